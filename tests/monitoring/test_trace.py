@@ -1,4 +1,4 @@
-"""The rows of the trace: what makes one, which outage they belong to, and which are kept."""
+"""The rows of the trace: what makes one, and which are kept."""
 
 import pytest
 
@@ -58,13 +58,10 @@ def test_a_failed_call_is_a_row_with_its_error_and_what_decided(trace):
     assert (row.error_type, row.error_message, row.policy, row.breaker) == ("OSError", "away", "5 retries", "closed")
 
 
-def test_the_rows_of_one_outage_carry_its_id_and_the_next_outage_has_another(trace):
+def test_an_outage_ends_with_its_recovery_and_the_next_one_begins_with_a_row_of_its_own(trace):
     rows = seen(trace, failed_call(0), failed_poll(1), circuit("open", 1), taken(60), failed_poll(120))
 
     assert [row.reason for row in rows] == ["retry", "circuit open", "recovered", "failed"]
-    first, second = "d/1970-01-01T00:16:40.000Z", "d/1970-01-01T00:18:40.000Z"
-    assert [row.outage_id for row in rows] == [first, first, first, second]
-    assert trace.rows(outage_id=second) == rows[3:]
 
 
 def test_a_poll_that_hung_is_a_row_though_no_call_of_it_ever_raised(trace):
@@ -74,9 +71,9 @@ def test_a_poll_that_hung_is_a_row_though_no_call_of_it_ever_raised(trace):
 
 
 def test_an_outage_goes_on_over_a_restart(trace):
-    trace.resume({"d": 500.0})
+    trace.resume(["d"])
 
-    assert {row.outage_id for row in seen(trace, failed_call(1), taken(2))} == {"d/1970-01-01T00:08:20.000Z"}
+    assert [row.reason for row in seen(trace, failed_poll(1), taken(2))] == ["recovered"]
 
 
 def test_a_device_that_asks_for_a_pause_is_shown_with_the_pause_that_it_asked_for(trace):

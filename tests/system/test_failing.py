@@ -14,8 +14,8 @@ import time
 
 import pytest
 
-from leadsman.runtime.statefile import StateFile
 from leadsman.testing import PtyDevice
+from leadsman_rigs.trace_rows import trace_rows
 
 
 @pytest.fixture
@@ -74,7 +74,6 @@ def test_the_trace_of_an_unplugged_port_tells_the_whole_story(mosquitto, listen,
             assert part in told, told
         rows = [json.loads(line) for line in leadsman("trace", "--json", "--since", "5m").stdout.splitlines()]
     own = [row for row in rows if row["handler"] == "meter"]
-    assert len({row["outage_id"] for row in own}) == 1
     assert "in request" in own[0]["traceback"]
     assert own[0]["policy"].startswith("retry=2, backoff=FixedBackoff")
     assert app.end()[0] == 0
@@ -167,45 +166,6 @@ def eventually(true, seconds=60.0):
         time.sleep(0.05)
 
 
-def test_the_trace_is_followed_into_the_next_life_of_the_app_until_somebody_interrupts(
-    mosquitto, listen, start_app, tmp_path
-):
-    broker = listen(mosquitto.port)
-    code = """
-
-@app.telemetry("door", interval=1)
-async def door() -> dict:
-    raise OSError("stuck")
-"""
-    app = start_app(code, mosquitto.url)
-    broker.wait_for("sys/door/error")
-    command = [sys.executable, "-m", "leadsman", "trace", "--follow", "--prefix", "sys"]
-    environment = {**os.environ, "MQTT__URL": mosquitto.url}
-    written = tmp_path / "trace"
-
-    def lines(words, without="nothing"):
-        return [line for line in written.read_text().splitlines() if words in line and without not in line]
-
-    with (
-        written.open("w") as stdout,
-        subprocess.Popen(
-            command, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c
-        ) as followed,
-    ):
-        eventually(lambda: len(lines("stuck")) >= 3)
-        app.process.kill()
-        app.process.wait()
-        start_app(code.replace("stuck", "stuck anew"), mosquitto.url)
-        eventually(lambda: len(lines("stuck anew")) >= 2)  # a question that nobody heard is given up after five seconds
-        followed.send_signal(signal.SIGINT)
-        _, err = followed.communicate(timeout=60)
-
-    assert len(lines("stuck", without="anew")) >= 3
-    assert len(set(lines(""))) == len(lines(""))
-    assert "Traceback" not in err
-    assert followed.returncode == 0
-
-
 DEAD = """
 import itertools
 app = App("sys", mqtt=os.environ["URL"], keep_state=True)
@@ -218,7 +178,7 @@ async def door() -> dict:
 
 def rows_in(file):
     with contextlib.suppress(sqlite3.OperationalError):  # the app has locked it
-        return len(list(StateFile(file).trace()))
+        return len(trace_rows(file))
     return 0
 
 
@@ -231,14 +191,7 @@ def test_an_outage_goes_on_where_it_was_after_a_kill(mosquitto, start_app, tmp_p
         app.process.kill()
         app.process.wait()
 
-    command = [sys.executable, "-m", "leadsman", "trace", "--file", str(file), "--json"]
-    rows = [
-        json.loads(line)
-        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    ]
+    rows = trace_rows(file)
     assert len(rows) >= 3
-    assert len({row["outage_id"] for row in rows}) == 1
+    assert {row["reason"] for row in rows} == {"retry"}
     assert [row["cycle"] for row in rows][-1] >= 1
-
-    broken = subprocess.run([*command[:-2], str(tmp_path / "none")], capture_output=True, text=True, check=False)
-    assert (broken.returncode, "does not exist" in broken.stderr) == (1, True)

@@ -494,8 +494,6 @@ class TraceEntry(TypedDict):
     """The policy that decided; null if none did."""
     breaker: str | None
     """The state of the circuit then; null if it has none."""
-    outage_id: str | None
-    """The same for all rows of one outage; null outside of one."""
     by: str | None
     """The person or program that asked for it; null if none did."""
 

@@ -222,7 +222,6 @@ class OutageReporter:
             notice.kind,
             notice.entity,
             error_type=notice.type,
-            outage_id=f"{notice.entity}/{payload['since']}",
             failures=notice.failures,
             outage_seconds=payload["outage_seconds"],
             reason=payload.get("reason"),

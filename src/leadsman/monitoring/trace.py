@@ -2,14 +2,13 @@
 ended the outage.
 
 A row is written for each verdict about a failed call, each change of a circuit, each hold and release, each adapter
-that failed or was reopened, and the recovery. The rows of one outage carry its id: the device, and the first call that
-gave no reading. The latest rows of each device are kept in memory, so that a device that fails each second does not
-displace the rows of others.
+that failed or was reopened, and the recovery. The latest rows of each device are kept in memory, so that a device that
+fails each second does not displace the rows of others.
 """
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -28,7 +27,6 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.bugs import is_bug, message_of
 from leadsman.resilience.failure import RetryRequested
 from leadsman.text import clean, without_secret_lines
@@ -64,7 +62,6 @@ class TraceRow(NamedTuple):
     traceback: str | None = None
     policy: str | None = None
     breaker: str | None = None
-    outage_id: str | None = None
     by: str | None = None
     """The person, in a row about an action of a person."""
 
@@ -84,36 +81,34 @@ class Trace:
         self._most = most
         self._rows: dict[str, deque[TraceRow]] = {}
         self._count = 0
-        self._outages: dict[str, str] = {}
+        self._failing: set[str] = set()
         self._tracebacks: dict[str, str] = {}  # the last one of each device: mostly, the next is the same
         self._number = 0
 
-    def resume(self, outages: Mapping[str, float]) -> None:
-        """Continue outages that began before a restart: the start of each, in epoch seconds, by device."""
-        for name, wall in outages.items():
-            self._outages[name] = f"{name}/{rfc3339(wall)}"
+    def resume(self, devices: Iterable[str]) -> None:
+        """Continue the outages of these devices, which began before a restart."""
+        self._failing.update(devices)
 
     def observe(self, event: Event) -> None:
         """Process one event."""
         match event:
             case ReadingTaken(entity=entity):
-                if entity in self._outages:
-                    self._add(event.wall, entity, "recovered", outage_id=self._outages.pop(entity))
+                if entity in self._failing:
+                    self._failing.discard(entity)
+                    self._add(event.wall, entity, "recovered")
             case AttemptFailed():
                 self._attempt(event)
-            case PollFailed(entity=entity, error=error) if entity not in self._outages:  # it never raised: it hung
-                self._outages[entity] = f"{entity}/{rfc3339(event.outage)}"
-                self._add(event.wall, entity, "failed", error=error, outage_id=self._outages[entity])
+            case PollFailed(entity=entity, error=error) if entity not in self._failing:  # it never raised: it hung
+                self._failing.add(entity)
+                self._add(event.wall, entity, "failed", error=error)
             case CircuitMoved(entity=entity, state=state):
                 self._moved(event.wall, entity, f"circuit {state}")
             case CircuitRequested(entity=entity, action=action, by=by):
-                self._add(
-                    event.wall, entity, f"asked to {action} the circuit", by=by, outage_id=self._outages.get(entity)
-                )
+                self._add(event.wall, entity, f"asked to {action} the circuit", by=by)
             case DeviceHeld(entity=entity, by=by):
-                self._add(event.wall, entity, "held", by=by or None, outage_id=self._outages.get(entity))
+                self._add(event.wall, entity, "held", by=by or None)
             case DeviceReleased(entity=entity, by=by):
-                self._add(event.wall, entity, "released", by=by or None, outage_id=self._outages.get(entity))
+                self._add(event.wall, entity, "released", by=by or None)
             case AdapterFailed(adapter=adapter, error=error, retry_in=delay):
                 self._add(event.wall, adapter, "adapter failed", error=error, delay=delay)
             case CommandDone(device=device, error=error) if error is not None and is_bug(error):
@@ -125,24 +120,18 @@ class Trace:
             case AdapterReopened(adapter=adapter, how=how):
                 self._add(event.wall, adapter, f"adapter {how}")
 
-    def rows(
-        self, handlers: "frozenset[str] | None" = None, since: float = 0.0, after: int = 0, outage_id: str | None = None
-    ) -> list[TraceRow]:
+    def rows(self, handlers: "frozenset[str] | None" = None, since: float = 0.0, after: int = 0) -> list[TraceRow]:
         """The rows that are kept, oldest first.
 
         Args:
             handlers: only of these.
             since: not before this, epoch seconds.
             after: only with a higher number.
-            outage_id: only of this outage.
         """
         return [
             row
             for row in self
-            if (handlers is None or row.handler in handlers)
-            and row.at >= since
-            and row.number > after
-            and (outage_id is None or row.outage_id == outage_id)
+            if (handlers is None or row.handler in handlers) and row.at >= since and row.number > after
         ]
 
     def __iter__(self) -> Iterator[TraceRow]:
@@ -157,7 +146,7 @@ class Trace:
             rows.pop()
             self._count -= 1
             return
-        self._add(at, name, word, outage_id=self._outages.get(name))
+        self._add(at, name, word)
 
     def _keep(self, row: TraceRow) -> None:
         rows = self._rows.setdefault(row.handler, deque())
@@ -172,7 +161,7 @@ class Trace:
 
     def _attempt(self, event: AttemptFailed) -> None:
         name, error = event.entity, event.error
-        outage_id = self._outages.setdefault(name, f"{name}/{rfc3339(event.outage)}")
+        self._failing.add(name)
         asked = error.delay if event.reason == "deferred" and isinstance(error, RetryRequested) else None
         self._number += 1
         row = TraceRow(
@@ -188,7 +177,6 @@ class Trace:
             self._shared(name, _traceback(event.error)),
             self._policy(name),
             event.circuit,
-            outage_id,
         )
         self._keep(row)
 
@@ -206,7 +194,6 @@ class Trace:
         *,
         error: BaseException | None = None,
         delay: float | None = None,
-        outage_id: str | None = None,
         by: str | None = None,
     ) -> None:
         self._number += 1
@@ -223,7 +210,6 @@ class Trace:
                 traceback=None
                 if error is None or error.__traceback__ is None
                 else self._shared(handler, _traceback(error)),
-                outage_id=outage_id,
                 by=by,
             )
         )

@@ -57,7 +57,7 @@ BUSY = 0.25
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,"
-    " handler TEXT NOT NULL, outage TEXT, document TEXT NOT NULL)",
+    " handler TEXT NOT NULL, document TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS ledger (key INTEGER NOT NULL, name TEXT NOT NULL, document TEXT NOT NULL,"
     " PRIMARY KEY (key, name)) WITHOUT ROWID",
 )
@@ -156,17 +156,6 @@ class StateFile:
         self._ledgers.clear()
         self._gone.clear()
 
-    def trace(self) -> Iterable[dict[str, Any]]:
-        """The rows of the trace, oldest first, numbered over all lives of the app."""
-        empty, tracebacks = TraceRow(0, 0.0, "", "")._asdict(), dict[str, str]()
-        for number, document in self._select("trace", "SELECT number, document FROM trace ORDER BY number"):
-            row = json.loads(document)
-            if row.pop("repeated", False):
-                row["traceback"] = tracebacks.get(row["handler"])
-            elif "traceback" in row:
-                tracebacks[row["handler"]] = row["traceback"]
-            yield empty | row | {"number": number}
-
     def close(self) -> None:
         """Close it."""
         if self._database is not None:
@@ -198,7 +187,7 @@ class StateFile:
                 "ON CONFLICT (name) DO UPDATE SET wall = excluded.wall, document = excluded.document",
                 waiting,
             ),
-            ("INSERT INTO trace (at, handler, outage, document) VALUES (?, ?, ?, ?)", rows),
+            ("INSERT INTO trace (at, handler, document) VALUES (?, ?, ?)", rows),
             ("INSERT OR REPLACE INTO ledger (key, name, document) VALUES (?, ?, ?)", ledgers),
         ]
         if ledgers:
@@ -211,19 +200,19 @@ class StateFile:
         transact(database, work)
         self._tracebacks, self._untrimmed = tracebacks, untrimmed
 
-    def _encoded_rows(self) -> tuple[list[tuple[float, str, str | None, str]], dict[str, str]]:
+    def _encoded_rows(self) -> tuple[list[tuple[float, str, str]], dict[str, str]]:
         """The rows of this write, as they are stored, oldest first, and each handler's last traceback."""
         turns = [(age, -came, row) for each in self._rows.values() for age, (came, row) in enumerate(reversed(each))]
         taken, size = list[tuple[int, TraceRow]](), 0
         for _, came, row in sorted(turns, key=lambda turn: turn[:2]):
-            size += len(_encode([row], {row.handler: row.traceback or ""})[0][3])
+            size += len(_encode([row], {row.handler: row.traceback or ""})[0][2])
             if size > ROW_BYTES:
                 break
             taken.append((-came, row))
         while True:
             tracebacks = dict(self._tracebacks)
             encoded = _encode((row for _, row in sorted(taken)), tracebacks)
-            if sum(len(row[3]) for row in encoded) <= ROW_BYTES:
+            if sum(len(row[2]) for row in encoded) <= ROW_BYTES:
                 return encoded, tracebacks
             taken.pop()  # tracebacks that are not stored yet come on top
 
@@ -288,7 +277,7 @@ def _recent(ledgers: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
     return {(name, key): document for (name, key), document in ledgers.items() if key == HEAD or key >= oldest}
 
 
-def _encode(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:
+def _encode(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str]]:
     """Rows as they are stored. What a row does not have is left out, and a traceback that is the same as in the
     handler's row before; `tracebacks` holds those, by handler, and is kept up."""
     encoded = []
@@ -299,7 +288,7 @@ def _encode(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[
             fields["repeated"] = True
         elif row.traceback is not None:
             tracebacks[row.handler] = row.traceback
-        encoded.append((row.at, row.handler, row.outage_id, json.dumps(fields, separators=(",", ":"))))
+        encoded.append((row.at, row.handler, json.dumps(fields, separators=(",", ":"))))
     return encoded
 
 

@@ -24,7 +24,7 @@ RUNTIME = {
 ON_REQUEST_ALONE = {
     "trace": [
         {"at": "2026-04-08T10:00:00.000Z", "handler": "meter", "attempt": 1, "cycle": 2, "error_type": "OSError"}
-        | {"error_message": "away", "reason": "retry", "delay": 2.0, "outage_id": None}
+        | {"error_message": "away", "reason": "retry", "delay": 2.0}
     ],
     "ledger": {
         "meter": {"slots": 4, "availability": 75.0, "counts": {"published": 3, "failed": 1}, "hours": [], "gaps": []}

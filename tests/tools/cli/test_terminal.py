@@ -85,7 +85,7 @@ ROWS = [
 ]
 TRACE = [
     {"number": number, "at": at(number - 60), "handler": handler, "cycle": cycle, "attempt": attempt, "reason": reason}
-    | {"delay": delay, "outage_id": None, "error_type": error and error.partition(": ")[0]}
+    | {"delay": delay, "error_type": error and error.partition(": ")[0]}
     | {"error_message": error and error.partition(": ")[2]}
     for number, (handler, cycle, attempt, reason, delay, error) in enumerate(ROWS)
 ]

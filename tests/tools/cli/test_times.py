@@ -34,7 +34,7 @@ def ask(stage):
 
 
 def trace(*times):
-    row = {"handler": "meter", "attempt": None, "cycle": None, "reason": "held", "delay": None, "outage_id": None}
+    row = {"handler": "meter", "attempt": None, "cycle": None, "reason": "held", "delay": None}
     return {"app": {"uptime": 1.0}, "trace": [row | {"at": each, "error_type": None, "number": 1} for each in times]}
 
 

@@ -115,6 +115,7 @@ export class Model {
 		this.adapters = [];
 		this.devices = new Map();
 		this.trace = [];
+		this.began = new Map(); // when the outage of a device began, of which the trace has rows
 		this.notices = new Map(); // faults of the app itself
 		this.offset = 0; // the clock of the app, less that of this browser
 		this.frozen = null; // the time at which the connection was lost
@@ -207,7 +208,9 @@ export class Model {
 		this.trace.push(...fresh);
 		if (this.trace.length > ROWS) this.trace.splice(0, this.trace.length - ROWS);
 		for (const row of fresh) {
-			const device = this.devices.get(row.handler), mark = markOf(row);
+			const device = this.devices.get(row.handler), mark = markOf(row, this.began.get(row.handler));
+			if (row.reason === "recovered") this.began.delete(row.handler);
+			else if (row.error_type && !this.began.has(row.handler)) this.began.set(row.handler, parse(row.at));
 			if (device && mark) {
 				device.mark(parse(row.at), ...mark);
 				this.changed.add(row.handler);
@@ -219,6 +222,7 @@ export class Model {
 	/** The app has begun anew: its counters and numbers begin again. */
 	forget() {
 		this.trace = [];
+		this.began.clear();
 		this.notices.clear();
 	}
 
@@ -318,15 +322,14 @@ const NOTICES = {
 	app_fault: (data) => [`fault ${data.where}`, `A fault of the app, in ${data.where}: ${errorOf(data)}`],
 };
 
-/** A row of the trace as a mark in the timeline of its device; null if it is none. */
-function markOf(row) {
+/** A row of the trace as a mark in the timeline of its device, whose outage `began` then; null if it is none. */
+function markOf(row, began = null) {
 	const error = errorOf(row);
 	const circuit = /^circuit (closed|open|half_open|isolated|disabled)$/.exec(row.reason);
 	if (circuit) return ["circuit", row.reason.replace("_", " "), { state: circuit[1] }];
 	if (row.reason === "recovered") {
-		const since = Date.parse((row.outage_id ?? "").slice(row.handler.length + 1)), at = parse(row.at);
-		const gap = Number.isNaN(since) ? null : since;
-		return ["recovered", gap ? `recovered after ${span((at - gap) / 1000)}` : "recovered", { since: gap }];
+		const text = began ? `recovered after ${span((parse(row.at) - began) / 1000)}` : "recovered";
+		return ["recovered", text, { since: began }];
 	}
 	if (row.reason === "deferred") return paused(row.delay, parse(row.at));
 	if (row.reason === "held") return ["held", row.by ? `put on hold by ${row.by}` : "on hold"];

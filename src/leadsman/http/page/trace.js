@@ -51,7 +51,7 @@ function withoutSteps(rows) {
 function line(row) {
 	const then = row.delay == null ? "" : row.reason === "deferred" ? ` for ${span(row.delay, true)}` : ` in ${span(row.delay, true)}`;
 	const what = [inWords(row.reason), then, row.by ? ` by ${row.by}` : ""].join("");
-	const about = [row.policy && `policy ${row.policy}`, row.breaker && `circuit ${row.breaker}`, row.outage_id && `outage ${row.outage_id}`].filter(Boolean);
+	const about = [row.policy && `policy ${row.policy}`, row.breaker && `circuit ${row.breaker}`].filter(Boolean);
 	const error = row.error_type ? `${row.error_type}: ${row.error_message ?? ""}` : "";
 	const details = row.traceback
 		? h("details", {}, h("summary", {}, error), h("p", { class: "dim" }, about.join(" · ")), h("pre", { tabindex: "0" }, row.traceback))
@@ -99,4 +99,4 @@ export class TraceView {
 	}
 }
 
-const text = (row) => [row.handler, row.reason, row.error_type, row.error_message, row.by, row.outage_id].join(" ").toLowerCase();
+const text = (row) => [row.handler, row.reason, row.error_type, row.error_message, row.by].join(" ").toLowerCase();

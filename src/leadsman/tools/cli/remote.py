@@ -5,7 +5,6 @@ that it has."""
 import argparse
 import asyncio
 import contextlib
-import functools
 import getpass
 import json
 import os
@@ -50,12 +49,11 @@ def ask(
     request: Mapping[str, object],
     timeout: float,
     *,
-    quiet: bool = False,
     may_be_empty: bool = False,
 ) -> Any:
     """Send a request to `topic` and return the ``data`` of its answer. Of several brokers the first one counts at which
-    the app answers. Unless `quiet`, a person at a terminal reads what the command waits for, and how many pages have
-    come. An answer without data is none of leadsman, unless it `may_be_empty`.
+    the app answers. A person at a terminal reads what the command waits for, and how many pages have come. An answer
+    without data is none of leadsman, unless it `may_be_empty`.
 
     Raises:
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
@@ -63,7 +61,7 @@ def ask(
     """
 
     def visit(broker: Broker) -> Coroutine[None, None, Any]:
-        return _Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout)
+        return _Exchange(topic, request, may_be_empty=may_be_empty).ask(broker, timeout)
 
     return next(_at_each(brokers, visit))
 
@@ -330,15 +328,16 @@ def process(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> Topic
     return found[0]
 
 
-def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Callable[..., Introspection]":
-    """A function that sends a request to the process of a running app that has the devices of the command line, about
-    these devices, and returns its answer; see `ask`. Raises as `take_names` and `process`."""
+def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Introspection":
+    """Send a request to the process of a running app that has the devices of the command line, about these devices,
+    and return its answer. Raises as `take_names`, `process` and `ask`."""
     take_names(options)
     brokers, prefix = running_app(options)
     topic = process(brokers, prefix, options.device).introspect
     if options.device:
         request["devices"] = options.device
-    return functools.partial(ask, brokers, topic, request, options.timeout)
+    answer: Introspection = ask(brokers, topic, request, options.timeout)
+    return answer
 
 
 @contextlib.contextmanager
@@ -370,13 +369,11 @@ class _RequestRefusedError(_NoAnswerError):
 class _Exchange(SideConnection):
     """One request and its answer, on a connection of their own."""
 
-    def __init__(
-        self, topic: str, request: Mapping[str, object], *, quiet: bool = False, may_be_empty: bool = False
-    ) -> None:
+    def __init__(self, topic: str, request: Mapping[str, object], *, may_be_empty: bool = False) -> None:
         super().__init__()
         self._may_be_empty = may_be_empty
         self._topic = topic
-        self._quiet = quiet or not sys.stderr.isatty()
+        self._quiet = not sys.stderr.isatty()
         self._transaction = uuid.uuid4().hex
         self._request = {**request, "transaction": self._transaction}
         self._pages: dict[int, Answer] = {}

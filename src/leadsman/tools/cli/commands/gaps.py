@@ -31,9 +31,9 @@ def run(options: argparse.Namespace) -> None:
     """Show the ledgers of a running app."""
     if options.since > KEPT:
         raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
-    ask = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
+    answer = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
     with any_version():
-        show(ask()["ledger"], as_json=options.json)
+        show(answer["ledger"], as_json=options.json)
 
 
 def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from leadsman.text import clean, count_noun
 from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
-from leadsman.tools.cli.commands.trace import Printer
+from leadsman.tools.cli.commands.trace import print_rows
 from leadsman.tools.cli.remote import any_version, ask_about_devices, take_names
 from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.target import load_app
@@ -55,9 +55,9 @@ def run(options: argparse.Namespace) -> None:
             show_plans(app)
         return
 
-    ask = ask_about_devices(options, {"sections": options.section} if options.section else {})
+    answer = ask_about_devices(options, {"sections": options.section} if options.section else {})
     with any_version():
-        show(ask(), as_json=options.json)
+        show(answer, as_json=options.json)
 
 
 def registrations(app: App) -> "Introspection":
@@ -121,7 +121,7 @@ def show(document: "Introspection", *, as_json: bool) -> None:
         gaps.show(document["ledger"], as_json=False)
     if "trace" in document:
         print()
-        Printer(None, as_json=False).print(document["trace"])
+        print_rows(document["trace"])
 
 
 def show_plans(app: App) -> None:
