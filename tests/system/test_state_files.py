@@ -26,6 +26,7 @@ def state(tmp_path, monkeypatch):
     directory = tmp_path / "state"
     monkeypatch.setenv("STATE_DIRECTORY", str(directory))
     monkeypatch.setenv("NAME", "first")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # a limit on the size of files cuts it for later tests
     return directory
 
 
