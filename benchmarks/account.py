@@ -95,12 +95,13 @@ class Account:
             self._comes(message)
             return hand_over(outbox, message)
 
-        def followed_accept(outbox: Outbox, item: Item) -> Message:
-            message = accept(outbox, item)
-            number = _number(message)
-            if number is not None:
-                self._acknowledged[message.topic].add(number)
-            return message
+        def followed_accept(outbox: Outbox, item: Item) -> list[tuple[Item, Message]]:
+            arrived = accept(outbox, item)
+            for _, message in arrived:
+                number = _number(message)
+                if number is not None:
+                    self._acknowledged[message.topic].add(number)
+            return arrived
 
         # The outbox itself must be followed, without a hook that a real app would pay for: so its methods are replaced.
         Outbox.__init__ = followed_begin  # type: ignore[method-assign,assignment]  # as above

@@ -10,12 +10,11 @@ import psutil
 
 from benchmarks.ear import Ear
 from benchmarks.measures import CLIENTS, MOST_PER_DEVICE, SIDES, end, highest_rates, job, measured
-from benchmarks.rows import NONE, Row, note, percentile, ratio_row
+from benchmarks.rows import NONE, Row, note, ratio_row
 from leadsman.testing import Mosquitto
 
 PROBED = (3000, 5000, 8000, 12_000, 16_000, 20_000, 24_000, 32_000, 40_000, 48_000)
 """Readings a second, to find what a side delivers at the most."""
-SAMPLE = tuple(f"job/d{number}/state" for number in range(0, 200, 20))
 STARTS, MORE = 5, 1.4
 """An app that is asked for a little more than it can do begins with a backlog, since it polls before it is connected.
 It must catch up each time: seven of thirteen starts did not once, and went on with a quarter of what it can."""
@@ -24,11 +23,11 @@ MANY, REST = 10_000, 60.0
 
 def overloaded(times: int) -> list[Row]:
     """200 devices or more, of which four times as much is asked as can be delivered."""
-    shares, starts, ages, sizes = dict[str, float](), dict[str, float](), dict[str, float](), dict[str, float]()
+    shares, starts, sizes = dict[str, float](), dict[str, float](), dict[str, float]()
     for side in CLIENTS:
         most, _ = highest_rates(side, 2, PROBED)
         note(f"overload, {side}: at most {most:,.0f} readings/s, and four times that are asked")
-        figures, ages[side] = _asked(side, 4 * most, 8)
+        figures = _asked(side, 4 * most, 8)
         note(f"  {figures['delivered']:,.0f} delivered; then {STARTS} starts with {MORE} times that")
         worst = min(measured(side, 200, MORE * most, 2)["delivered"] for _ in range(STARTS))
         starts[side] = worst / most
@@ -36,21 +35,18 @@ def overloaded(times: int) -> list[Row]:
     return [
         ratio_row("asked 4 × what it can: delivered / its own maximum", "", shares, "≥ 0.9"),
         ratio_row(f"… {MORE} × what it can, the worst of {STARTS} starts", "", starts, "≥ 0.9"),
-        ratio_row("… p99 age of a delivered reading", "s", ages, "bounded"),
         ratio_row("… memory at the most", "MiB", sizes, "bounded"),
     ]
 
 
-def _asked(side: str, rate: float, duration: float) -> tuple[dict[str, float], float]:
-    """The job's figures, and the p99 age in seconds of what came after the first three seconds."""
+def _asked(side: str, rate: float, duration: float) -> dict[str, float]:
+    """The job's figures."""
     devices = max(200, math.ceil(rate / MOST_PER_DEVICE))
     with Mosquitto() as broker:
-        ear, begun = Ear(broker.port, SAMPLE), time.perf_counter()
         process = job(side, broker.port, devices, devices / rate, duration, "stamped")
         out, _ = process.communicate(timeout=2 * duration + 60)
-        ear.close()
     figures: dict[str, float] = json.loads(out)
-    return figures, percentile([heard.age for heard in ear.heard if heard.at > begun + 3], 0.99)
+    return figures
 
 
 def many(times: int) -> list[Row]:

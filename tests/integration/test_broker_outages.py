@@ -604,8 +604,9 @@ def test_a_small_receive_maximum_is_obeyed(harness):
     assert_nothing_lost(app, counters)
 
 
-def test_at_most_twenty_messages_are_in_flight(harness):
+def test_no_more_messages_are_in_flight_than_the_broker_allows(harness):
     app, _ = running_app(harness, devices=200)
+    app.broker.connack = ConnAck(receive_maximum=20)
     app.broker.lose_acknowledgements = True
 
     app.run(3)

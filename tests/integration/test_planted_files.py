@@ -173,7 +173,6 @@ INSERTS = {
     "outbox": ("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)", 8),
     "dead": ("INSERT OR REPLACE INTO dead VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", 11),
     "topics": ("INSERT OR REPLACE INTO topics VALUES (?)", 1),
-    "overtaken": ("INSERT OR REPLACE INTO overtaken VALUES (?, ?)", 2),
     "handler": ("INSERT OR REPLACE INTO handler VALUES (?, ?, ?)", 3),
     "trace": ("INSERT OR REPLACE INTO trace VALUES (?, ?, ?, ?, ?)", 5),
     "ledger": ("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?)", 3),
@@ -192,7 +191,7 @@ def test_rows_of_any_kind_cost_no_poll_and_no_reading_of_ours(tmp_path_factory, 
     own_outbox(state / "outbox.db")
     own_state(state / "resilience.db")
     for table, rows in planted:
-        name = "outbox.db" if table in ("outbox", "dead", "topics", "overtaken") else "resilience.db"
+        name = "outbox.db" if table in ("outbox", "dead", "topics") else "resilience.db"
         with closing(sqlite3.connect(state / name)) as database, database:
             for values in rows:
                 try:

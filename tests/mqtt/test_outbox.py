@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.message_state import REPEATED, Item, find_on_disk
+from leadsman.mqtt.message_state import IN_FLIGHT, REPEATED
 from leadsman.mqtt.outbox import MOST_BEFORE, Dropped, Outbox, Standing
 from leadsman.mqtt.send_window import RetainedMessages
 
@@ -42,12 +42,17 @@ def refuse(outbox, item, until):
     outbox.pause(item.message.topic, until)
 
 
+def accept(outbox, item):
+    """Acknowledge a message; the numbers of those that arrived by that."""
+    return [int(message.payload) for _, message in outbox.accept(item)]
+
+
 def drained(outbox):
     """Deliver everything; the numbers by topic, in order."""
     arrived = {}
     while (item := take(outbox)) is not None:
-        each = outbox.accept(item)
-        arrived.setdefault(each.topic, []).append(int(each.payload))
+        for _, each in outbox.accept(item):
+            arrived.setdefault(each.topic, []).append(int(each.payload))
     return arrived
 
 
@@ -58,12 +63,33 @@ def test_several_messages_of_a_topic_are_in_flight_in_order():
     assert outbox.in_flight == 3
 
 
-def test_acknowledgements_may_come_in_any_order():
+def test_acknowledgements_count_in_order_whenever_they_come():
     outbox = filled(message(number=1), message(number=2), message(number=3))
     first, second, third = take(outbox), take(outbox), take(outbox)
 
-    assert [int(outbox.accept(item).payload) for item in (third, first, second)] == [3, 1, 2]
+    assert [accept(outbox, item) for item in (third, first, second)] == [[], [1], [2, 3]]
     assert (outbox.messages, outbox.in_flight, "t" in outbox) == (0, 0, False)
+
+
+def test_what_was_acknowledged_before_an_older_one_is_sent_again_after_a_break():
+    outbox = filled(message(number=1), message(number=2), message(number=3))
+    take(outbox)
+    second = take(outbox)
+    assert accept(outbox, second) == []
+    assert take(outbox) is None, "nothing follows"
+    outbox.lost()
+
+    assert drained(outbox) == {"t": [1, 2, 3]}
+
+
+def test_what_was_acknowledged_before_one_that_is_dropped_has_arrived():
+    outbox = filled(message(number=1), message(number=2))
+    first, second = take(outbox), take(outbox)
+    outbox.accept(second)
+    outbox.drop(first, "refused")
+
+    assert [int(each.payload) for _, each in outbox.settle("t")] == [2]
+    assert (outbox.messages, "t" in outbox) == (0, False)
 
 
 def test_topics_take_turns():
@@ -182,22 +208,22 @@ def test_a_message_too_large_for_the_outbox_is_not_kept_and_pushes_nothing_out()
     assert drained(outbox) == {"a": [1, 2]}
 
 
-def unretained(outbox):
+def followed(outbox):
     """Hand everything out; the numbers of what is sent without the retain flag, though it is a retained message."""
     items = iter(lambda: take(outbox), None)
-    return [number_of(item) for item in items if item.unretained]
+    return [number_of(item) for item in items if item.followed]
 
 
 def test_of_readings_that_wait_only_the_newest_is_sent_with_the_retain_flag():
     outbox = filled(*(message("t", n, retain=True, taken_at=1.0) for n in range(3)))
 
-    assert unretained(outbox) == [0, 1]
+    assert followed(outbox) == [0, 1]
     outbox.lost()
-    assert unretained(outbox) == [0, 1]
+    assert followed(outbox) == [0, 1]
 
 
 def test_messages_without_a_time_keep_their_retain_flag():
-    assert unretained(filled(*(message("t", n, retain=True) for n in range(3)))) == []
+    assert followed(filled(*(message("t", n, retain=True) for n in range(3)))) == []
 
 
 def test_a_reading_takes_the_place_of_one_that_waits_but_not_of_one_in_flight():
@@ -212,15 +238,14 @@ def test_a_reading_takes_the_place_of_one_that_waits_but_not_of_one_in_flight():
     assert drained(outbox) == {"t": [3]}
 
 
-def test_an_older_reading_is_not_sent_again_when_a_newer_one_arrived():
+def test_an_older_reading_is_not_sent_again_when_a_newer_one_was_in_flight_too():
     outbox = filled(message("t", 1, latest=True, taken_at=1.0))
     first = take(outbox)
     outbox.put(message("t", 2, latest=True, taken_at=1.0))
-    second = take(outbox)
+    take(outbox)
     outbox.refuse(first)
-    outbox.accept(second)
 
-    assert (taken(outbox), outbox.messages, "t" in outbox) == ([], 0, False)
+    assert (taken(outbox), outbox.messages) == ([2], 1)
 
 
 def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
@@ -229,7 +254,7 @@ def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
     outbox.put(message("s", 3, latest=True))
     outbox.put(message("s", 4, latest=True))
 
-    assert int(outbox.accept(in_flight).payload) == 2
+    assert accept(outbox, in_flight) == [2]
     assert drained(outbox) == {"s": [4]}
     assert outbox.dropped == 0
 
@@ -268,35 +293,16 @@ def test_a_topic_whose_message_was_refused_goes_one_at_a_time_until_it_is_truste
     assert taken(outbox) == [2, 3, 4]
 
 
-def test_messages_that_were_refused_together_keep_their_order():
-    outbox = filled(*(message("a", n) for n in range(1, 5)))
-    first, second, third = take(outbox), take(outbox), take(outbox)
+def test_a_refused_message_and_all_later_ones_of_its_topic_are_sent_again_in_order():
+    outbox = filled(*(message("a", n) for n in range(1, 6)), message("b", 6))
+    first, _, second, *_ = [take(outbox) for _ in range(5)]
+    outbox.accept(first)
 
-    for item in (second, first, third):
-        refuse(outbox, item, until=10.0)
+    refuse(outbox, second, until=10.0)
+    assert [number_of(item) for item in outbox.flying] == [6]
     outbox.resume(10.0)
 
-    assert drained(outbox) == {"a": [1, 2, 3, 4]}
-
-
-def test_a_refused_message_that_others_overtook_is_not_retained_and_the_newest_of_them_comes_again():
-    outbox = filled(*(message("a", n, retain=True) for n in (1, 2, 3)))
-    first, second, third = take(outbox), take(outbox), take(outbox)
-    refuse(outbox, first, until=10.0)
-    outbox.accept(second)
-    outbox.resume(10.0)
-    assert take(outbox) is None, "the third may still arrive, and the first would come after it"
-    outbox.accept(third)
-
-    again = [(number_of(item), item.message.retain) for item in iter(lambda: delivered(outbox), None)]
-
-    assert again == [(1, False), (3, True)]
-
-
-def delivered(outbox):
-    """Hand one message out and deliver it; a copy of its item, or None."""
-    item = take(outbox)
-    return None if item is None else Item(item.number, outbox.accept(item), item.size)
+    assert drained(outbox)["a"] == [2, 3, 4, 5]
 
 
 def test_a_topic_may_rest_before_anything_of_it_waits():
@@ -335,65 +341,6 @@ def test_a_message_put_while_its_topic_rests_waits_with_it():
     assert take(outbox) is None
     outbox.resume(10.0)
     assert drained(outbox) == {"a": [1, 2]}
-
-
-class TestNewestFirst:
-    def readings(self, *numbers, topic="a"):
-        return [message(topic, n, taken_at=float(n), retain=True) for n in numbers]
-
-    def handed_out(self, outbox):
-        return [(number_of(item), item.message.retain) for item in iter(lambda: delivered(outbox), None)]
-
-    def test_the_newest_reading_goes_first_and_the_older_ones_follow_in_order_and_are_not_retained(self):
-        outbox = filled(*self.readings(1, 2, 3))
-
-        outbox.prefer_newest(True)
-
-        assert self.handed_out(outbox) == [(3, True), (1, False), (2, False), (3, True)]
-
-    def test_a_reading_that_comes_meanwhile_goes_before_the_older_ones(self):
-        outbox = filled(*self.readings(1, 2, 3))
-        outbox.prefer_newest(True)
-        first = [number_of(delivered(outbox)) for _ in range(2)]
-
-        outbox.put(self.readings(4)[0])
-
-        assert first == [3, 1]
-        assert self.handed_out(outbox) == [(4, True), (2, False), (4, True)]
-
-    def test_topics_take_turns(self):
-        outbox = filled(*self.readings(1, 2), *self.readings(3, 4, topic="b"))
-
-        outbox.prefer_newest(True)
-
-        assert taken(outbox) == [2, 4, 1, 2, 3, 4]
-
-    def test_messages_that_carry_no_time_keep_their_order_and_go_before_older_readings(self):
-        outbox = filled(*self.readings(1, 2), message("error", 3), message("error", 4), message("error", 5))
-
-        outbox.prefer_newest(True)
-
-        assert taken(outbox) == [2, 3, 4, 5, 1, 2]
-
-    def test_order_comes_back_when_newest_readings_are_no_longer_preferred(self):
-        outbox = filled(*self.readings(1, 2, 3))
-        outbox.prefer_newest(True)
-        delivered(outbox)
-        outbox.prefer_newest(False)
-
-        outbox.put(self.readings(4)[0])
-
-        assert self.handed_out(outbox) == [(1, False), (2, False), (4, True)]
-
-    def test_after_a_broken_link_all_that_did_not_arrive_is_in_order_again(self):
-        outbox = filled(*self.readings(1, 2, 3, 4))
-        outbox.prefer_newest(True)
-        assert [number_of(take(outbox)) for _ in range(2)] == [4, 1]
-        outbox.prefer_newest(False)
-
-        outbox.lost()
-
-        assert [number for number, _ in self.handed_out(outbox)] == [1, 2, 3, 4]
 
 
 def test_a_message_that_nothing_waits_before_is_handed_over_at_once_and_counted_as_any_other():
@@ -441,7 +388,7 @@ ACTIONS = (
     "set aside",
     "wake next",
 )
-MODES = "newest", "oldest", "trust"
+MODES = ("trust",)
 history = st.lists(
     st.tuples(st.sampled_from((*ACTIONS, *MODES, "put", "take")), st.sampled_from("abcn"), st.integers(0, 5)),
     max_size=150,
@@ -472,7 +419,7 @@ class Life:
     def __init__(self, bound, expiry=None):
         self.outbox, self.now, self.put, self.expiry = Outbox(most_messages=bound), 0.0, 0, expiry
         self.flying, self.received, self.arrived, self.spoilt = [], {}, set(), set()
-        self.receipts, self.newest = {}, {}
+        self.receipts, self.newest, self.acknowledged = {}, {}, {}
         self.copies = 0
         self.retained = RetainedMessages(self.outbox)
 
@@ -503,10 +450,12 @@ class Life:
                 self.spoilt.add(topic)
                 outbox.drop(item, "refused")
                 self.retained.settled(topic)
+                self.note(outbox.settle(topic))
             case "refuse" if item:
                 self.gone(item)
                 refuse(outbox, item, self.now + 3)
-            case "back" if self.flying:
+                self.flying = [each for each in self.flying if each.place is IN_FLIGHT]
+            case "back" if self.flying and self.flying[-1] in outbox.flying:
                 item = self.flying[-1]
                 self.gone(item)
                 outbox.back(item)
@@ -523,8 +472,6 @@ class Life:
             case "drop next" if waiting:
                 self.spoilt.add(topic)
                 outbox.drop_next(topic, "refused")
-            case "newest" | "oldest":
-                outbox.prefer_newest(action == "newest")
             case "trust":
                 outbox.trust(topic)
 
@@ -532,7 +479,7 @@ class Life:
         item, _ = self.outbox.take(self.now)
         if item is not None:
             self.flying.append(item)
-            retain = item.message.retain and not item.unretained
+            retain = self.retained.flagged(item, item.message).retain
             self.received.setdefault(item.message.topic, []).append((item, number_of(item), retain))
         return item
 
@@ -546,9 +493,16 @@ class Life:
 
     def accept(self, item):
         self.flying.remove(item)
-        self.arrived.add(number_of(item))
-        self.copies += item.row_state is REPEATED
-        self.retained.arrived(item, self.outbox.accept(item))
+        self.acknowledged[item.message.topic] = max(number_of(item), self.acknowledged.get(item.message.topic, 0))
+        self.note(self.outbox.accept(item))
+
+    def note(self, arrived):
+        for item, message in arrived:
+            self.arrived.add(int(message.payload))
+            self.copies += item.row_state is REPEATED
+            self.retained.arrived(item, message)
+        if arrived:
+            self.retained.settled(arrived[-1][1].topic)
 
     def gone(self, item):
         """The broker did not get a message that was handed out."""
@@ -585,7 +539,6 @@ def test_whatever_happens_every_message_is_accounted_for_and_memory_is_bounded(h
     assert outbox.delivered - life.copies + outbox.dropped + replaced == life.put
     assert (outbox.messages, outbox.bytes, outbox.in_flight, outbox._queues) == (0, 0, 0, {})
     assert not outbox._ready
-    assert not outbox._fresh
 
 
 @given(history, st.integers(3, 20), st.none() | st.floats(1, 20))
@@ -627,10 +580,10 @@ def test_whatever_is_acknowledged_before_a_break_the_broker_keeps_the_newest_rea
 
 
 @given(history, st.integers(3, 20))
-def test_order_holds_on_each_connection_as_long_as_nothing_is_refused_and_the_newest_do_not_go_first(history, bound):
+def test_order_holds_on_each_connection_as_long_as_nothing_is_refused(history, bound):
     life = Life(bound)
     for action, topic, which in history:
-        if action in ("refuse", "newest"):
+        if action == "refuse":
             continue
         life.step(action, topic, which)
         if action == "lost":
@@ -740,46 +693,8 @@ def test_a_topic_that_pauses_has_no_place_and_says_until_when():
     assert outbox.standing("a") == Standing(1, 0, None, 5.0, 60.0)
 
 
-def test_the_newest_reading_goes_first_in_the_order_of_new_readings():
-    outbox = filled(*(reading(topic, 5.0) for topic in "abc"))
-    outbox.prefer_newest(True)
-    take(outbox)
-    outbox.put(reading("a", 6.0))
-
-    assert [outbox.standing(topic).before for topic in "bca"] == [0, 1, 2]
-
-
 def test_the_place_among_very_many_topics_is_not_looked_for():
     outbox = filled(*(reading(f"t{number}", 5.0) for number in range(MOST_BEFORE + 2)))
 
     assert outbox.standing(f"t{MOST_BEFORE}").before == MOST_BEFORE
     assert outbox.standing(f"t{MOST_BEFORE + 1}").before is None
-
-
-def test_what_the_broker_keeps_is_the_newest_though_an_older_one_is_acknowledged_late():
-    outbox, sent = Outbox(), []
-
-    def take():
-        item, _ = outbox.take(0.0)
-        sent.append((number_of(item), item.message.retain and not item.unretained))
-        return item
-
-    def put(number):
-        outbox.put(message("t", number, retain=True, taken_at=float(number), clock_offset=0.0))
-
-    for number in (1, 2, 3):
-        put(number)
-    outbox.prefer_newest(True)
-    third = take()
-    put(4)
-    take()
-    outbox.prefer_newest(False)
-    while outbox.ready:
-        take()
-    outbox.bring_back_older("t", [find_on_disk(0, message("t", 0, taken_at=0.0, clock_offset=0.0))])
-
-    outbox.accept(third)
-    while outbox.ready:
-        take()
-
-    assert sent == [(3, True), (4, True), (1, False), (2, False), (4, True), (0, False), (4, True)]

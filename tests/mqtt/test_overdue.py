@@ -8,7 +8,7 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import RowEvent
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import AT_ONCE, PUBACK_TIMEOUT, Overdue
+from leadsman.mqtt.send_window import AT_ONCE, PUBACK_TIMEOUT, Overdue, Sent
 
 AFTER = 0.25
 
@@ -39,7 +39,7 @@ class Room:
 
     def send(self, taken_at=1.0):
         item = self.outbox.hand_over(Message("t", b"", taken_at=taken_at))
-        self.sent[item.number] = item, self.loop.time()
+        self.sent[item.number] = Sent(item, item.size, self.loop.time())
         if self.overdue.handle is None:
             self.overdue.sends()
         return item

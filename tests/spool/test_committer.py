@@ -24,7 +24,6 @@ class File:
 
     def __init__(self):
         self.rows = {}
-        self.overtaken = {}
         self.dead = []
         self.faults = []
         self.calls = []
@@ -44,16 +43,15 @@ class File:
         found = {}
         for number, row in sorted(self.rows.items()):
             before = found.get(row.topic, TopicRows(0, 0))
-            found[row.topic] = TopicRows(before.rows + 1, number, self.overtaken.get(row.topic, 0))
+            found[row.topic] = TopicRows(before.rows + 1, number)
         return found
 
-    def write(self, add, delete, dead=(), overtaken=None):
+    def write(self, add, delete, dead=()):
         self._call("write")
         self.rows.update((row.id, row) for row in add)
         for number in delete:
             self.rows.pop(number, None)
         self.dead += dead
-        self.overtaken |= overtaken or {}
         return []
 
     def read(self, after, most_rows, most_bytes):
@@ -185,35 +183,6 @@ def test_while_others_of_a_topic_wait_on_disk_its_rows_are_deleted_in_larger_num
     rig.run(SOON + 0.01)
 
     assert payloads(file) == [b"1", b"2"]
-
-
-def test_a_newer_reading_that_arrives_before_one_on_disk_is_noted_there_at_once_and_those_after_it_are_not(rig, file):
-    rig.start()
-    outbox = rig.link.outbox
-    rig.put(b"1", retain=True)
-    older, _ = outbox.take(0.0)
-    rig.write()
-    for _ in range(3):
-        rig.put(b"newer", retain=True)
-        rig.deliver()
-        rig.run(SOON + 0.01)
-
-    assert file.overtaken == {"t": older.number + 1}
-    assert payloads(file) == [b"1"]
-    assert file.calls == ["open", "write", "write"]
-
-
-def test_what_could_not_be_noted_is_noted_another_time(rig, file):
-    rig.start()
-    rig.put(b"1", retain=True)
-    older, _ = rig.link.outbox.take(0.0)
-    rig.write()
-    file.faults = [("write", SpoolFull("full"))]
-    rig.put(b"2", retain=True)
-    rig.deliver()
-    rig.run(SOON + AGAIN_SOON + 0.1)
-
-    assert file.overtaken == {"t": older.number + 1}
 
 
 def test_what_arrived_is_deleted_with_the_next_write(rig, file):
@@ -458,10 +427,10 @@ def evicting(file, monkeypatch, fails=None):
     """Let each write delete row 4 because of its age, and those with new rows fail."""
     writes = file.write
 
-    def write(add, delete, dead=(), overtaken=None):
+    def write(add, delete, dead=()):
         if add and fails is not None:
             raise fails
-        writes(add, [*delete, 4], dead, overtaken)
+        writes(add, [*delete, 4], dead)
         return [Evicted("old", EXPIRED, [4])]
 
     monkeypatch.setattr(file, "write", write)

@@ -223,18 +223,6 @@ def test_a_page_that_goes_bad_later_is_found_by_a_write(stored, open_spool, rows
     assert everything(spool)[-1] == row(ROWS + 1)
 
 
-def test_what_newer_readings_overtook_is_known_after_a_page_went_bad(stored, open_spool, rows):
-    spool = open_spool()
-    spool.write((), (), (), {rows[0].topic: ROWS + 5})
-    overwrite(stored, leaf_pages(stored)[len(leaf_pages(stored)) // 2], b"\xff" * PAGE)
-    spool._database.execute("PRAGMA shrink_memory")
-
-    spool.read(0, ROWS, 10**9)
-
-    assert spool.found.quarantined
-    assert open_spool().by_topic()[rows[0].topic].overtaken == ROWS + 5
-
-
 def test_a_bit_that_flips_in_a_payload_makes_one_dead_letter(stored, open_spool, rows, everything):
     wanted = next(row for row in rows if len(row.payload) == 150)
     at = stored.read_bytes().index(wanted.payload)

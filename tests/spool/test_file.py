@@ -250,20 +250,14 @@ def test_a_topic_stays_in_the_list_until_it_had_no_rows_for_ten_minutes(path, op
     assert listed(path) == [{"c", "d"}]
 
 
-def test_what_newer_readings_overtook_is_noted_as_long_as_the_topic_has_rows(path, open_spool, row):
+def test_the_newest_row_of_which_only_the_newest_counts_is_known_and_can_be_read_alone(open_spool, row):
     spool = open_spool()
-    spool.write([row(1, topic="a"), row(2, topic="b"), row(3, topic="c")], ())
-    spool.write((), [3], (), {"a": 8, "b": 9, "c": 10, "without rows": 11})
-    spool.write((), (), (), {"a": 5})
-    assert {topic: each.overtaken for topic, each in spool.by_topic().items()} == {"a": 8, "b": 9}
+    spool.write([row(1, topic="a"), row(2, topic="b", latest=True), row(3, topic="c")], ())
+    assert spool.by_topic() == {"a": TopicRows(1, 1), "b": TopicRows(1, 2, 2), "c": TopicRows(1, 3)}
 
     spool = open_spool()
-    assert spool.by_topic() == {"a": TopicRows(1, 1, 8), "b": TopicRows(1, 2, 9)}
-    assert spool.found.next_id == 10
-    spool.write((), [2])
-    assert open_spool().found.next_id == 9
-    open_spool().write((), [1])
-    assert open_spool().found.next_id == 1
+    assert spool.by_topic()["b"] == TopicRows(1, 2, 2)
+    assert spool.read_some([2, 9]) == [row(2, topic="b", latest=True)]
 
 
 def test_the_first_row_after_another_has_its_time(spool, row):
@@ -284,9 +278,8 @@ def test_a_file_of_an_earlier_version_gets_what_it_lacks(path, open_spool, row, 
 
     assert listed(path) == [{"a", "b"}]
     spool = open_spool()
-    spool.write([row(3, topic="c")], (), (), {"a": 2})
+    spool.write([row(3, topic="c")], ())
     assert [each.id for each in everything(spool)] == [1, 2, 3]
-    assert spool.by_topic()["a"].overtaken == 2
     spool.close()
     assert listed(path) == [{"a", "b", "c"}]
 

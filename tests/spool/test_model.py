@@ -23,14 +23,13 @@ class Model:
 
     def __init__(self):
         self.rows, self.newest, self.dead, self.looked_at = {}, {}, [], None
-        self.overtaken = {}
 
     def reopen(self):
         self.newest = {row.topic: row.id for row in sorted(self.rows.values())}
         self.looked_at = None
 
-    def write(self, now, add, settled, dead, overtaken):
-        if not (add or settled or dead or overtaken):
+    def write(self, now, add, settled, dead):
+        if not (add or settled or dead):
             return {}
         done = {*settled, *(row.id for row, _ in dead)}
         accepted = {row.id: row for row in add if row.id not in done}
@@ -57,9 +56,6 @@ class Model:
                 if self.bytes(rows) > QUOTA.most_bytes // 2 and row.id != newest[row.topic]:
                     remove(row, FULL)
         self.rows, self.dead = rows, [*self.dead, *dead]
-        left = {row.topic for row in rows.values()}
-        numbers = [*self.overtaken.items(), *overtaken.items()]
-        self.overtaken = {topic: number for topic, number in sorted(numbers) if topic in left}
         self.newest = {topic: newest[topic] for topic in {row.topic for row in rows.values()}}
         self.looked_at = now if looks else self.looked_at
         return {about: sorted(ids) for about, ids in gone.items()}
@@ -90,15 +86,14 @@ class Histories(RuleBasedStateMachine):
         self.next_id += count
         known = st.lists(st.integers(1, self.next_id), max_size=6, unique=True)
         dead = [(row, "no") for row in (self.model.rows.get(key) for key in data.draw(known)) if row]
-        overtaken = data.draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(1, self.next_id)))
-        self.check(rows, data.draw(known), dead[:2], overtaken)
+        self.check(rows, data.draw(known), dead[:2])
 
     @rule(data=st.data())
     @precondition(lambda self: self.model.rows)
     def write_again(self, data):
         """What was perhaps not written is written once more, or an older id comes late."""
         ids = data.draw(st.lists(st.integers(1, self.next_id), min_size=1, max_size=3, unique=True))
-        self.check([self.model.rows.get(key) or self.row(data, key) for key in ids], [], [], {})
+        self.check([self.model.rows.get(key) or self.row(data, key) for key in ids], [], [])
         self.next_id = max(self.next_id, *(key + 1 for key in ids))
 
     def row(self, data, key):
@@ -108,9 +103,9 @@ class Histories(RuleBasedStateMachine):
         topic, latest = data.draw(st.sampled_from(TOPICS)), data.draw(st.booleans())
         return SpoolRow(key, 3, topic, payload, 1, False, taken_at, expires_at, latest)
 
-    def check(self, add, settled, dead, overtaken):
-        expected = self.model.write(self.now, add, settled, dead, overtaken)
-        evicted = self.spool.write(add, settled, dead, overtaken)
+    def check(self, add, settled, dead):
+        expected = self.model.write(self.now, add, settled, dead)
+        evicted = self.spool.write(add, settled, dead)
         assert {(each.topic, each.reason): each.ids for each in evicted} == expected
 
     @rule(seconds=st.sampled_from([1, 700, 4000]))
@@ -126,7 +121,7 @@ class Histories(RuleBasedStateMachine):
         seen = look(self.spool.path)
         assert (found.rows, seen.rows, seen.bytes) == (len(rows), len(rows), Model.bytes(self.model.rows))
         assert seen.oldest_taken_at == min((row.taken_at for row in rows), default=None)
-        known = [*self.model.rows, *self.model.overtaken.values(), *(row.id for row, _ in self.model.dead)]
+        known = [*self.model.rows, *(row.id for row, _ in self.model.dead)]
         assert found.next_id == max([0, *known]) + 1
 
     @invariant()
@@ -135,8 +130,8 @@ class Histories(RuleBasedStateMachine):
         assert read == sorted(self.model.rows.values())
         counts = {topic: sum(row.topic == topic for row in read) for topic in TOPICS}
         assert self.spool.topics() == {topic: count for topic, count in counts.items() if count}
-        overtaken = {topic: each.overtaken for topic, each in self.spool.by_topic().items() if each.overtaken}
-        assert overtaken == self.model.overtaken
+        latest = {row.topic: row.id for row in read if row.latest}
+        assert {topic: each.latest for topic, each in self.spool.by_topic().items() if each.latest} == latest
         assert [(each.row, each.why) for each in self.spool.dead_letters()] == self.model.dead
 
     def teardown(self):

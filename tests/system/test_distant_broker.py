@@ -104,28 +104,24 @@ def test_a_backlog_arrives_whole_also_if_the_connection_breaks(listen, proxy, cu
 
     assert sorted(found) == list(range(6000))
     assert retained == list(range(6000 - TOPICS, 6000))
-    assert protocol == V5 or in_order(found), "over MQTT 5 the newest may go first"
-    assert 20 < window <= 1000
+    assert in_order(found)
+    assert window == {V5: 500, V311: 100}[protocol]
 
 
-def test_where_mosquitto_allows_few_in_flight_live_readings_go_before_the_backlog(listen, proxy):
+def test_where_mosquitto_allows_few_in_flight_live_readings_follow_the_backlog(listen, proxy):
     async def scenario(sender):
         sender.put(1500)
         await sender.until(lambda link: link.limited_by is not None)
         live = sender.number
         sender.put(TOPICS)
-        waiting = sender.link.outbox.messages
         await sender.until(lambda link: link.outbox.messages == 0)
-        return live, waiting
+        return live
 
     with Mosquitto("max_inflight_messages 20\n") as broker:
         listener, road = listen(broker.port), proxy(broker.port, delay=0.025)
-        live, waiting = sent(f"mqtt://127.0.0.1:{road.port}", scenario)
+        live = sent(f"mqtt://127.0.0.1:{road.port}", scenario)
         found = received(listener, live + TOPICS)
         retained = kept(listen, broker.port)
 
-    assert sorted(found) == list(range(live + TOPICS))
-    position = max(found.index(number) for number in range(live, live + TOPICS))
-    assert waiting > 200
-    assert len(found) - position > waiting // 2, "most of what waited came after the live readings"
+    assert found == list(range(live + TOPICS))
     assert retained == list(range(live, live + TOPICS))

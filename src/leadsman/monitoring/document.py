@@ -140,8 +140,8 @@ class LinkState(TypedDict):
     breaks: int
     """Connections that ended, since the start."""
     limited_by: Literal["receive_maximum"] | None
-    """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). Then the
-    newest go first."""
+    """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). They
+    arrive late then."""
     last_error: str | None
     """The fault of the connection, of a subscription or of a topic; the first one, if there are several."""
     faults: NotRequired[dict[str, TopicFault]]

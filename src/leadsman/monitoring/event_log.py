@@ -449,7 +449,7 @@ class Log:
             return
         self._limited_at = event.at
         logger.warning(
-            "Readings come faster than the broker takes them, and the newest go first: the broker allows %s in flight "
+            "Readings come faster than the broker takes them, and arrive late: the broker allows %s in flight "
             "(Receive Maximum). With mosquitto, set max_inflight_messages 1000.",
             count_noun(event.allowed, "message"),
             extra=log_fields("limited by the broker", allowed=event.allowed),

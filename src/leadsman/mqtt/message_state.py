@@ -36,7 +36,6 @@ class PlaceEvent(StrEnum):
     HOLD = "older ones on disk"
     RELEASE = "none on disk"
     PUT_AWAY = "written"
-    SET_ASIDE = "newer ones go first"
     READ_BACK = "read back"
     HAND_OUT = "handed out"
     RETURN = "cut, or refused for now"
@@ -84,14 +83,13 @@ class RowEvent(StrEnum):
 
 
 WAITING, HELD, IN_FLIGHT, ON_DISK, GONE = Place
-HOLD, RELEASE, PUT_AWAY, SET_ASIDE, READ_BACK, HAND_OUT, RETURN, ARRIVE, DROP, REPLACE, MERGE = PlaceEvent
+HOLD, RELEASE, PUT_AWAY, READ_BACK, HAND_OUT, RETURN, ARRIVE, DROP, REPLACE, MERGE = PlaceEvent
 NONE, UNWRITTEN, REPLACING, WRITING, WRITTEN, EVICTED, REPEATED = RowState
 WRITE, COMMIT, FAIL, EVICT, RENEW, INHERIT, PASS_ON, FORGET = RowEvent
 
 PLACES: Mapping[tuple[Place, PlaceEvent], Place] = {
     (WAITING, HAND_OUT): IN_FLIGHT,
     (WAITING, HOLD): HELD,
-    (WAITING, SET_ASIDE): ON_DISK,
     (WAITING, DROP): GONE,
     (WAITING, REPLACE): GONE,
     (WAITING, MERGE): GONE,
@@ -147,7 +145,7 @@ FREED = Message("", b"")
 class Item:
     """A message in the outbox, and its state."""
 
-    __slots__ = ("listed", "message", "number", "place", "row", "row_state", "size", "unretained")
+    __slots__ = ("acknowledged", "followed", "listed", "message", "number", "place", "row", "row_state", "size")
 
     def __init__(self, number: int, message: Message, size: int) -> None:
         self.number = number
@@ -161,8 +159,11 @@ class Item:
         self.row_state = NONE if message.taken_at is None else UNWRITTEN
         self.row = number
         """The number of its row, if it has one. While it is `REPLACING`, that of the older reading."""
-        self.unretained = False
-        """Whether it was handed out to be sent without the retain flag, because a newer reading of its topic waits."""
+        self.followed = False
+        """Whether it was handed out while a newer reading of its topic waited, so that it is sent without the retain
+        flag."""
+        self.acknowledged = False
+        """Whether the broker has acknowledged it before an older one of its topic, so that it does not count yet."""
 
     def move(self, event: PlaceEvent) -> None:
         """Change the place as `PLACES` has it.

@@ -1,8 +1,10 @@
 """The outbox: a bounded queue of messages for the broker, in order per topic.
 
 Every topic is a queue of its own, and topics take turns. Several messages of a topic may be in flight; a connection
-delivers them in the order in which they are handed out. A message that the broker refuses delays no other topic. When
-the outbox is full, the oldest messages are dropped, in steps of a hundredth, but never the newest of a topic: a publish
+delivers them in the order in which they are handed out, and their acknowledgements count in that order: one that comes
+before that of an older message counts when the older one has arrived. If the broker refuses a message for now, it and
+all later ones of its topic in flight are sent again. A message that the broker refuses delays no other topic. When the
+outbox is full, the oldest messages are dropped, in steps of a hundredth, but never the newest of a topic: a publish
 rule that compares a reading with the last one relies on its arrival.
 
 A message leaves the memory in one of four ways: it arrives (`accept`), it will never arrive (`drop`, `drop_next`), a
@@ -10,20 +12,15 @@ newer one of its topic replaces it, or it is on disk only from now on (`leave_on
 
 A `Keeper` stores readings that wait, and those for which the memory has no room.
 
-While the connection is slower than the readings come, the newest reading of each topic may go ahead of the older ones,
-see `prefer_newest`.
-
-The oldest message of all is found without a search: each is listed in the order in which it came, readings apart from
-messages that may not wait on disk only. No list is walked for one message: one that is passed over leaves its list,
-until the one in its way has gone.
+The oldest message of all is found without a search: each is listed in the order in which it came. No list is walked for
+one message: one that is passed over leaves its list, until the one in its way has gone.
 
 Any operation on one message takes amortised O(log n) steps, however many wait, and of whichever kind they are. Pure:
 `now` is passed in, and dropped messages are returned to the caller.
 """
 
 import heapq
-from bisect import bisect_left
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from itertools import chain
 from typing import Literal, NamedTuple, Protocol, get_args
@@ -40,6 +37,7 @@ from leadsman.mqtt.message_state import (
     MERGE,
     NONE,
     PASS_ON,
+    PUT_AWAY,
     READ_BACK,
     RENEW,
     REPEATED,
@@ -117,13 +115,6 @@ class Keeper(Protocol):
 
     works: bool
     """Whether rows can be written."""
-    has_rows: bool
-    """Whether readings may be on disk."""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether readings that are on disk only must be sent before newer ones of their topics."""
-        ...
 
     @property
     def oldest(self) -> float | None:
@@ -169,21 +160,12 @@ class Keeper(Protocol):
         """A reading waits in memory, and has no row."""
         ...
 
-    def sets_aside(self, item: Item) -> bool:
-        """Let a reading that waits in memory wait on disk only, while newer ones of its topic are sent. Returns whether
-        that is so now: it needs a row."""
-        ...
-
     def waiting(self, number: int) -> bool:
         """Whether a reading that waits, with this number or a lower one, has no row."""
         ...
 
     def bury(self, item: Item, why: str) -> None:
         """Keep a reading that the broker does not take among the dead letters."""
-        ...
-
-    def arrived(self, topic: str, number: int) -> None:
-        """The broker has a reading, and keeps it."""
         ...
 
     def settled(self, row: int) -> None:
@@ -207,116 +189,26 @@ BURST = 2
 """The bounds of the memory may be exceeded so many times by readings that are about to be written."""
 
 
-SHARE = 16
-"""Messages that come back are put in their places one by one, each found by bisection, while they are fewer than one in
-so many of those that wait; else all are merged."""
-
-
 class TopicQueue:
-    """The messages of a topic that wait, in which order they are sent, and those in flight."""
+    """The messages of a topic that wait, and those in flight, each in the order in which they are sent."""
 
-    __slots__ = ("ahead", "arrived", "behind", "in_flight", "kept", "newest", "waiting")
+    __slots__ = ("flying", "is_torn", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Item] = deque()
-        """In order, the oldest first."""
-        self.behind: list[Item] = []
-        """Those of them that could wait on disk only, if the oldest could."""
-        self.in_flight = 0
-        self.ahead: tuple[int, Message] | None = None
-        """The number and the message of the newest one that went ahead of older ones that still wait."""
-        self.arrived: tuple[int, Message] | None = None
-        """The number and the message of the newest one that arrived while others were in flight or waited. Those in
-        flight may come back, and may be older."""
-        self.kept = 0
-        """The number of the newest of those that the broker keeps."""
-        self.newest: tuple[int, Message] | None = None
-        """The same of the newest one that was handed out; None if it came back or was dropped."""
-
-    def forget(self) -> None:
-        """Nothing waits, and nothing is in flight."""
-        self.ahead = self.arrived = self.newest = None
-        self.kept = 0
-        if self.behind:
-            self.behind.clear()
+        self.flying: deque[Item] = deque()
+        self.is_torn = False
+        """Whether one in flight was acknowledged before an older one: then nothing follows them, since a process that
+        is killed now must not have sent what is newer than all that is on disk."""
 
     @property
     def oldest(self) -> Item | None:
-        """The oldest that did not arrive before."""
+        """The oldest that waits and did not arrive before."""
         return next((item for item in self.waiting if item.row_state is not REPEATED), None)
 
-    def hand_out(self, item: Item) -> Item | None:
-        """An item is handed out, and others wait or went ahead. Returns a copy that must be sent again, or None.
-
-        If a newer message went ahead of it, the item is sent without the retain flag, since the broker keeps the newest
-        reading of a topic. After the last such item the newest message is sent again, so that a subscriber receives it
-        last. The copy has the number of that message: readings that come back from disk after it may be newer.
-        """
-        self.went_ahead(item)
-        if self.ahead is None:
-            return None
-        number, newest = self.ahead
-        if item.number < number:
-            item.message = item.message._replace(retain=False)
-            if not self.waiting:
-                self.ahead = None
-                return repeat_message(number, newest)
-        elif item.number > number:
-            self.ahead = None
-        return None
-
-    def went_ahead(self, item: Item) -> None:
-        """An item was handed out, or arrived, while older ones may still wait."""
-        if self.newest is None or self.newest[0] < item.number:
-            self.newest = item.number, item.message
-        older = bool(self.waiting) and self.waiting[0].number < item.number
-        if older and (self.ahead is None or self.ahead[0] < self.newest[0]):
-            self.ahead = self.newest
-
-    def renumber(self, by: int) -> None:
-        """Add to all numbers but those of items in flight."""
-        for item in self.waiting:
-            item.number += by
-        self.ahead, self.arrived, self.newest = (
-            None if known is None else (known[0] + by, known[1]) for known in (self.ahead, self.arrived, self.newest)
-        )
-        self.kept += by if self.kept else 0
-
-    def note_arrival(self, item: Item) -> None:
-        """An item arrived, and others of the topic did not."""
-        if self.arrived is None or self.arrived[0] < item.number:
-            self.arrived = item.number, item.message
-        if item.message.retain and not item.unretained and item.number > self.kept:
-            self.kept = item.number
-
-    def fell_back(self, item: Item) -> None:
-        """An item that may have gone ahead is not with the broker."""
-        if self.newest is not None and self.newest[0] == item.number:
-            self.newest = None
-        if self.ahead is not None and self.ahead[0] == item.number:
-            self.ahead = None
-
-    def take_back(self, items: list[Item]) -> None:
-        """Put items that were in flight back in their places. They are in order."""
-        waiting = self.waiting
-        for item in items:
-            self.fell_back(item)
-        if not (waiting and items) or items[-1].number <= waiting[0].number:
-            waiting.extendleft(reversed(items))
-        elif len(items) * SHARE < len(waiting):
-            for item in items:
-                waiting.insert(bisect_left(waiting, item.number, key=_number), item)
-        else:
-            self.waiting = deque(heapq.merge(items, waiting, key=_number))
-        self.in_flight -= len(items)
-        arrived = self.arrived
-        older = arrived is not None and self.waiting[0].number < arrived[0]
-        if arrived is not None and older and (self.ahead is None or self.ahead[0] < arrived[0]):
-            self.ahead = arrived
-
-
-def _number(item: Item) -> int:
-    return item.number
+    def is_followed(self, item: Item) -> bool:
+        """Whether newer ones than this one wait, or are in flight."""
+        return any(items and items[-1].number > item.number for items in (self.waiting, self.flying))
 
 
 class Outbox:
@@ -332,13 +224,9 @@ class Outbox:
         self._spare: TopicQueue | None = None
         """One that is used again: where the broker answers at once, a topic has a queue for the time of one message."""
         self._ready: OrderedDict[str, None] = OrderedDict()
-        self._fresh: OrderedDict[str, None] = OrderedDict()
-        self._newest_first = False
         self._flying: dict[Item, None] = {}
         self._order: deque[Item] = deque()
-        """Messages that may not be set aside, in the order in which they came."""
-        self._readings: deque[Item] = deque()
-        """Those that may."""
+        """Messages in the order in which they came, to find the oldest."""
         self._number = 0
         self.renumbered = 0
         """The sum added to the numbers since the start."""
@@ -383,7 +271,7 @@ class Outbox:
             self._count(message, size)
         keeper = self._keeper
         if keeper is not None and message.taken_at is not None:
-            full = not (message.latest or self._newest_first) and self.is_full(RESERVE)
+            full = not message.latest and self.is_full(RESERVE)
             if keeper.takes(message.topic, full=full):
                 return keeper.hold(item)
             keeper.waits(item)
@@ -405,7 +293,7 @@ class Outbox:
             self._ready
             or self.paused
             or self._one_at_a_time
-            or (queue is not None and (queue.waiting or queue.ahead is not None))
+            or (queue is not None and (queue.waiting or queue.is_torn))
             or self.messages >= self._most_messages
             or self.bytes + size > self._most_bytes
             or size > self._largest
@@ -413,13 +301,10 @@ class Outbox:
         ):
             return None
         queue = self._queue(topic) if queue is None else queue
-        queue.in_flight += 1
         self._number += 1
         item = Item(self._number, message, size)
-        queue.newest = item.number, message
         item.listed = False
-        item.move(HAND_OUT)
-        self._flying[item] = None
+        self._fly(item, queue)
         self.messages += 1
         self.bytes += size
         if message.expires is not None:
@@ -430,59 +315,66 @@ class Outbox:
         """Hand out the next message, or None when nothing is `ready`; and the expired ones."""
         expired: list[Dropped] = []
         while self._ready:
-            if self._fresh:
-                topic, queue, item = self._next_fresh()
-            else:
-                topic, _ = self._ready.popitem(last=False)
-                queue = self._queues[topic]
-                item = self._pop_oldest(queue) if queue.behind else queue.waiting.popleft()
+            topic, _ = self._ready.popitem(last=False)
+            queue = self._queues[topic]
+            item = queue.waiting.popleft()
             expires = item.message.expires
             if expires is not None and expires <= now:
                 expired += self.drop(item, "expired", "expired")
                 self._offer(topic, queue)
                 continue
-            item.move(HAND_OUT)
-            self._flying[item] = None
-            queue.in_flight += 1
-            item.unretained = self._is_followed(item, queue)
-            if not queue.waiting and queue.ahead is None and queue.newest is None:
-                queue.newest = item.number, item.message
-                return item, expired
-            again = queue.hand_out(item)
-            if again is not None:
-                self._count_and_admit(again)
-            if queue.waiting:
-                self._offer(topic, queue)
+            message = item.message
+            item.followed = message.retain and message.taken_at is not None and self._is_followed(item, queue)
+            self._fly(item, queue)
+            self._offer(topic, queue)
             return item, expired
         return None, expired
 
+    def _fly(self, item: Item, queue: TopicQueue) -> None:
+        """Hand an item out."""
+        item.move(HAND_OUT)
+        self._flying[item] = None
+        queue.flying.append(item)
+
     def _is_followed(self, item: Item, queue: TopicQueue) -> bool:
-        """Whether an item is a retained reading, and newer ones of its topic wait, or were handed out."""
-        message = item.message
-        if not message.retain or message.taken_at is None:
-            return False
-        waiting, newest = queue.waiting, queue.newest
-        if (waiting and waiting[-1].number > item.number) or (newest is not None and newest[0] > item.number):
+        """Whether newer readings of its topic wait, or were handed out."""
+        if queue.is_followed(item):
             return True
-        return self._keeper is not None and self._keeper.follow(message.topic, item.number)
+        return self._keeper is not None and self._keeper.follow(item.message.topic, item.number)
 
-    def prefer_newest(self, preferred: bool) -> None:
-        """Whether the newest reading of each topic goes ahead of all that wait, in the order in which they come.
+    def accept(self, item: Item) -> list[tuple[Item, Message]]:
+        """The broker acknowledged a message in flight. Returns the messages that arrived by that, in order: none if an
+        older one of the topic is in flight, else this one and those after it that were acknowledged before."""
+        topic = item.message.topic
+        queue = self._queues[topic]
+        item.acknowledged = True
+        if queue.flying[0] is not item:
+            queue.is_torn = True
+            self._ready.pop(topic, None)
+            return []
+        return self._arrive(topic, queue)
 
-        Readings are messages with `taken_at`, by which a subscriber finds their order. Messages without it are not
-        overtaken by others of their topic. Overtaken ones follow when no new reading waits, the oldest first.
-        While readings are on disk only, all go in order, unless they are there because newer ones went ahead: where the
-        memory is full meanwhile, the oldest that are on disk wait there only, and follow when there is room.
-        """
-        preferred = preferred and not (self._keeper is not None and self._keeper.in_order)
-        if preferred is not self._newest_first:
-            self._newest_first = preferred
-            self._fresh = OrderedDict.fromkeys(self._ready) if preferred else OrderedDict()
+    def _arrive(self, topic: str, queue: TopicQueue) -> list[tuple[Item, Message]]:
+        """The oldest in flight that were acknowledged have arrived."""
+        arrived = []
+        while queue.flying and queue.flying[0].acknowledged:
+            item = queue.flying.popleft()
+            del self._flying[item]
+            message = item.message
+            arrived.append((item, message))
+            self.delivered += 1
+            if message.latest:
+                self._arrived[topic] = max(item.number, self._arrived.get(topic, 0))
+                self._keep_latest(topic, queue)
+            self._free(item, ARRIVE)
+        queue.is_torn = queue.is_torn and any(item.acknowledged for item in queue.flying)
+        self._offer(topic, queue)
+        return arrived
 
-    def accept(self, item: Item) -> Message:
-        """A message in flight arrived."""
-        self.delivered += 1
-        return self._settle(item, ARRIVE)
+    def settle(self, topic: str) -> list[tuple[Item, Message]]:
+        """A message of a topic that was in flight was dropped. Returns those that arrived by that, see `accept`."""
+        queue = self._queues.get(topic)
+        return [] if queue is None else self._arrive(topic, queue)
 
     def drop(self, item: Item, why: str, cause: Cause = "refused") -> list[Dropped]:
         """A message that is in flight or held, or was taken from its queue, will never arrive. The keeper buries a
@@ -494,7 +386,12 @@ class Outbox:
             self.drops[cause] += 1
             dropped.append(Dropped(item.message.topic, 1, why, cause, item.message.is_answer))
         if item.place is IN_FLIGHT:
-            self._settle(item, DROP)
+            topic = item.message.topic
+            queue = self._queues[topic]
+            del self._flying[item]
+            queue.flying.remove(item)
+            self._free(item, DROP)
+            self._offer(topic, queue)
         else:
             self._free(item, DROP)
         return dropped
@@ -507,20 +404,23 @@ class Outbox:
     def drop_next(self, topic: str, why: str) -> list[Dropped]:
         """As `drop`, the next message of a topic of which nothing is in flight."""
         queue = self._queues[topic]
-        dropped = self.drop(self._pop_oldest(queue), why)
+        dropped = self.drop(queue.waiting.popleft(), why)
         self._offer(topic, queue)
         return dropped
 
     def back(self, item: Item) -> None:
-        """The message that was handed out last was not sent: it is the next one again."""
-        del self._flying[item]
+        """A message in flight is the next one of its topic again, before all later ones of it in flight."""
         topic = item.message.topic
-        self._return(topic, [item], RETURN)
+        queue = self._queues[topic]
+        items = [queue.flying.pop()]
+        while items[-1] is not item:
+            items.append(queue.flying.pop())
+        self._return(topic, queue, items[::-1])
         self.prefer(topic)
 
     def refuse(self, item: Item) -> None:
-        """The broker refused a message in flight that it may take later. It is the next one of its topic when nothing
-        else of it is in flight, and until `trust` the topic sends one message at a time."""
+        """The broker refused a message in flight that it may take later. It and all later ones of its topic are sent
+        again, and until `trust` the topic sends one message at a time."""
         self._one_at_a_time.add(item.message.topic)
         self.back(item)
 
@@ -556,17 +456,6 @@ class Outbox:
         heads = (head for queue in self._queues.values() if (head := queue.oldest) is not None)
         return any(head.number <= number and head.message.taken_at is not None for head in heads)
 
-    def kept_by_broker(self, topic: str) -> int:
-        """The number of the newest message of a topic that arrived, and that the broker keeps, while others of it did
-        not; 0 if there is none."""
-        queue = self._queues.get(topic)
-        return 0 if queue is None else queue.kept
-
-    def overtook(self, topic: str, number: int) -> None:
-        """The broker has a message of a topic that is newer than those up to this number, from an earlier life."""
-        if number:
-            self._arrived[topic] = max(number, self._arrived.get(topic, 0))
-
     def sendable(self, enough: int) -> int:
         """How many messages wait that may be sent now. It is not counted beyond `enough`."""
         count = 0
@@ -582,10 +471,9 @@ class Outbox:
         self.renumbered += by
         self._late += by
         self._arrived = {topic: number + by for topic, number in self._arrived.items()}
-        for item in self._flying:
+        waiting = chain.from_iterable(queue.waiting for queue in self._queues.values())
+        for item in chain(waiting, self._flying):
             item.number += by
-        for queue in self._queues.values():
-            queue.renumber(by)
 
     def bring_back(self, item: Item) -> None:
         """A reading that was on disk only waits in memory."""
@@ -598,19 +486,9 @@ class Outbox:
         self.bytes += item.size
         self.admit(item)
 
-    def bring_back_older(self, topic: str, items: list[Item]) -> None:
-        """Readings that were set aside wait in memory again, before newer ones of their topic."""
-        queue = self._queue(topic)
-        queue.in_flight += len(items)  # as if they came back from a connection
-        for item in items:
-            item.listed = False
-            self.messages += 1
-            self.bytes += item.size
-        self._return(topic, items, READ_BACK)
-
-    def leave_on_disk(self, item: Item, event: PlaceEvent) -> Message:
-        """A reading is on disk only from now on. Returns it."""
-        item.move(event)
+    def leave_on_disk(self, item: Item) -> Message:
+        """A reading that was held is on disk only from now on. Returns it."""
+        item.move(PUT_AWAY)
         message, item.message = item.message, FREED
         self.messages -= 1
         self.bytes -= item.size
@@ -623,38 +501,27 @@ class Outbox:
     def lost(self) -> dict[str, int]:
         """The connection broke: messages in flight go back to the front, in order. Returns the number of messages
         that were in flight by topic; one where only the latest counts."""
-        flying: dict[str, list[Item]] = {}
-        for item in self._flying:
-            flying.setdefault(item.message.topic, []).append(item)
-        self._flying.clear()
-        counts = {topic: 1 if items[-1].message.latest else len(items) for topic, items in flying.items()}
-        for topic in reversed(flying):
-            self._return(topic, flying[topic], RETURN)
+        counts = Counter(item.message.topic for item in self._flying)
+        for topic in reversed(counts):
+            queue = self._queues[topic]
+            items = [*queue.flying]
+            queue.flying.clear()
+            if items[-1].message.latest:
+                counts[topic] = 1
+            self._return(topic, queue, items)
             self.prefer(topic)
-        return counts
+        return dict(counts)
 
-    def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
-        """Take the newest reading of the topic whose turn it is, or the oldest of messages that keep their order. The
-        topic is no longer offered then."""
-        topic, _ = self._fresh.popitem(last=False)
-        del self._ready[topic]
-        queue = self._queues[topic]
-        if queue.waiting[-1].message.taken_at is not None:
-            return topic, queue, queue.waiting.pop()
-        item = self._pop_oldest(queue)
-        if queue.waiting:
-            self._fresh[topic] = None
-        return topic, queue, item
-
-    def _return(self, topic: str, items: list[Item], event: PlaceEvent) -> None:
-        """Put items that were in flight, or on disk only, back in their places."""
-        queue = self._queues[topic]
+    def _return(self, topic: str, queue: TopicQueue, items: list[Item]) -> None:
+        """Put items that were in flight before those that wait. They are in order."""
         for item in items:
-            item.move(event)
+            del self._flying[item]
+            item.move(RETURN)
+            item.acknowledged = False
         if queue.waiting:
             self._list(queue.waiting[-1])
-        items.sort(key=lambda item: item.number)
-        queue.take_back(items)
+        queue.waiting.extendleft(reversed(items))
+        queue.is_torn = queue.is_torn and any(item.acknowledged for item in queue.flying)
         if items[-1].message.latest:
             self._keep_latest(topic, queue)
         for item in reversed(items):
@@ -673,34 +540,6 @@ class Outbox:
             self._supersede(waiting.pop())
             if not waiting:
                 self._ready.pop(topic, None)
-                self._fresh.pop(topic, None)
-
-    def _settle(self, item: Item, event: PlaceEvent) -> Message:
-        """A message in flight arrived, or was dropped."""
-        arrived = event is ARRIVE
-        del self._flying[item]
-        message = item.message
-        queue = self._queues[message.topic]
-        queue.in_flight -= 1
-        if arrived and message.latest:
-            self._arrived[message.topic] = max(item.number, self._arrived.get(message.topic, 0))
-            self._keep_latest(message.topic, queue)
-        if not arrived:
-            queue.fell_back(item)
-        elif queue.in_flight or queue.waiting:
-            queue.note_arrival(item)
-            if queue.waiting and queue.waiting[0].number < item.number:
-                queue.went_ahead(item)
-        keeper = self._keeper
-        if keeper is not None and keeper.has_rows and arrived and message.retain and not item.unretained:
-            keeper.arrived(message.topic, item.number)
-        self._free(item, event)
-        if not queue.in_flight:
-            if queue.waiting:
-                self._offer(message.topic, queue)
-            else:
-                self._remove_queue(message.topic)
-        return message
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._queues or (self._keeper is not None and self._keeper.holds(topic))
@@ -782,13 +621,13 @@ class Outbox:
         held = 0 if self._keeper is None else self._keeper.readings(topic)
         if queue is None:
             return Standing(held, 0, None, None, until)
-        order = self._fresh if topic in self._fresh else self._ready
-        turns = zip(range(MOST_BEFORE + 1), order, strict=False)
-        before = next((number for number, each in turns if each == topic), None) if topic in order else None
+        turns = zip(range(MOST_BEFORE + 1), self._ready, strict=False)
+        before = next((number for number, each in turns if each == topic), None) if topic in self._ready else None
         head, since = queue.oldest, None
         if head is not None and head.message.taken_at is not None and head.message.clock_offset is not None:
             since = head.message.taken_at - head.message.clock_offset
-        return Standing(len(queue.waiting) + queue.in_flight + held, queue.in_flight, before, since, until)
+        flying = len(queue.flying)
+        return Standing(len(queue.waiting) + flying + held, flying, before, since, until)
 
     def admit(self, item: Item) -> None:
         """Let an item take its place behind the others of its topic, or that of an older one if only the latest
@@ -802,20 +641,17 @@ class Outbox:
         if queue.waiting:
             if message.latest and queue.waiting[-1].message.latest:
                 if self._merge(queue, item):
-                    self._listed_in(item).append(item)
+                    self._order.append(item)
                 return
             self._list(queue.waiting[-1])
         queue.waiting.append(item)
-        self._listed_in(item).append(item)
+        self._order.append(item)
         if topic not in self._ready:
             self._offer(topic, queue)
-        if self._newest_first and topic in self._ready:
-            self._fresh[topic] = None
 
     def pause(self, topic: str, until: float) -> None:
         """Offer nothing of `topic` before `until`, monotonic seconds."""
         self._ready.pop(topic, None)
-        self._fresh.pop(topic, None)
         if topic not in self.paused and topic in self._queues:
             self._unpaused -= 1
         self.paused[topic] = until
@@ -855,8 +691,6 @@ class Outbox:
         if queue is not None:
             self._unpaused += 1
             self._offer(topic, queue)
-            if self._newest_first and topic in self._ready:
-                self._fresh[topic] = None
 
     def prefer(self, topic: str) -> None:
         """Let `topic` go before all other topics."""
@@ -879,18 +713,17 @@ class Outbox:
 
     def _remove_queue(self, topic: str) -> None:
         """Nothing of a topic is left."""
-        self._spare = queue = self._queues.pop(topic)
-        queue.forget()
+        self._spare = self._queues.pop(topic)
         self._unpaused -= topic not in self.paused
 
     def _offer(self, topic: str, queue: TopicQueue) -> None:
         """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
-        if queue.waiting and topic not in self.paused and not (queue.in_flight and topic in self._one_at_a_time):
+        has_to_wait = queue.is_torn or (queue.flying and topic in self._one_at_a_time)
+        if queue.waiting and topic not in self.paused and not has_to_wait:
             self._ready.setdefault(topic)
             return
         self._ready.pop(topic, None)
-        self._fresh.pop(topic, None)
-        if not queue.waiting and not queue.in_flight:
+        if not queue.waiting and not queue.flying and self._queues.get(topic) is queue:
             self._remove_queue(topic)
 
     def _free(self, item: Item, event: PlaceEvent) -> None:
@@ -916,14 +749,11 @@ class Outbox:
         item.message = FREED
         if not item.listed:
             return
-        order, readings = self._order, self._readings
+        order = self._order
         while order and order[0].place in LEFT:
             order.popleft()
-        while readings and readings[0].place in LEFT:
-            readings.popleft()
-        if len(order) + len(readings) > 2 * self.messages + 64:  # as many have left since the last time
+        if len(order) > 2 * self.messages + 64:  # as many have left since the last time
             self._order = deque(each for each in order if each.place not in LEFT)
-            self._readings = deque(each for each in readings if each.place not in LEFT)
 
     def take_place(self, older: Item, newer: Item) -> None:
         """Put the message of `newer` in the place of that of `older`. It has the row of the older one until it is
@@ -960,71 +790,25 @@ class Outbox:
             self._keeper.superseded(item.row, newer)
         self._free(item, REPLACE)
 
-    def _listed_in(self, item: Item) -> deque[Item]:
-        """The list in which `_set_aside` or `_drop_oldest` finds an item."""
-        return self._order if item.message.taken_at is None else self._readings
-
     def _list(self, item: Item) -> None:
-        """Let `_set_aside` and `_drop_oldest` find an item that was passed over."""
+        """Let `_drop_oldest` find an item that was passed over."""
         if not item.listed:
             item.listed = True
-            self._listed_in(item).appendleft(item)
-
-    def _pop_oldest(self, queue: TopicQueue) -> Item:
-        """Take the oldest message that waits. What it stood in the way of is listed again, one at a time."""
-        oldest = queue.waiting.popleft()
-        if queue.behind:
-            self._list_next(queue)
-        return oldest
-
-    def _list_next(self, queue: TopicQueue) -> None:
-        while queue.behind:
-            item = queue.behind.pop()
-            if item.place is WAITING:
-                self._list(item)
-                return
+            self._order.appendleft(item)
 
     def _make_room(self) -> list[Dropped]:
-        """Keep the bounds. While the newest readings go first, the oldest wait on disk only. Readings that are about to
-        be written may exceed the bounds."""
+        """Keep the bounds. Readings that are about to be written may exceed them."""
         keeper = self._keeper
         if keeper is None or not keeper.works:
             return self._drop_oldest(1) if self.is_full() else []
-        if self._newest_first:
-            self._set_aside(keeper)
         return self._drop_oldest(BURST) if self.is_full(1 - BURST) else []
-
-    def _set_aside(self, keeper: Keeper) -> None:
-        """Let the oldest readings wait on disk only, until the reserve is free again. The newest of a topic waits
-        in memory. Those after the first one without a row have none either."""
-        while self._readings and self.is_full(1 - 0.99 * (1 - RESERVE)):
-            item = self._readings.popleft()
-            item.listed = False
-            if item.place is not WAITING:
-                continue
-            queue = self._queues[item.message.topic]
-            if item is queue.waiting[-1]:
-                continue
-            oldest = queue.waiting[0]
-            if keeper.sets_aside(oldest):
-                self._pop_oldest(queue)
-                if oldest is not item:
-                    self._list(item)
-            elif oldest.row_state in STORABLE and not oldest.message.latest:
-                self._list(item)
-                return
-            elif oldest is item:  # it never may wait on disk only
-                item.listed = True
-                self._order.appendleft(item)
-            else:
-                queue.behind.append(item)
 
     def _drop_oldest(self, times: int) -> list[Dropped]:
         """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. Messages in flight,
         and the newest of a topic, are passed over, and listed again when they are neither."""
         found: dict[str, Dropped] = {}
-        while (self._order or self._readings) and self.is_full(1 - 0.99 * times):
-            item = self._next_listed()
+        while self._order and self.is_full(1 - 0.99 * times):
+            item = self._order.popleft()
             item.listed = False
             if item.place is not WAITING:
                 continue
@@ -1032,20 +816,13 @@ class Outbox:
             queue = self._queues[topic]
             if item is queue.waiting[-1]:
                 continue
-            oldest = self._pop_oldest(queue)
+            oldest = queue.waiting.popleft()
             if oldest is not item:
                 self._list(item)
             for each in self.drop(oldest, "outbox full", "full"):
                 before = found.get(topic)
                 found[topic] = each if before is None else each._replace(messages=before.messages + each.messages)
         return list(found.values())
-
-    def _next_listed(self) -> Item:
-        """Take the first of both lists that came first."""
-        order, readings = self._order, self._readings
-        if not readings or (order and order[0].number < readings[0].number):
-            return order.popleft()
-        return readings.popleft()
 
 
 def never_arrives(message: Message) -> None:

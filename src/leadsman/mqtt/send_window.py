@@ -1,18 +1,16 @@
 """The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
 
-As many messages are in flight as the broker allows, up to `MOST`. Publishing is a call and the
-acknowledgement a callback, so no handler waits, and no message needs a task. A connection delivers in order, so several
-messages of a topic are in flight. After a broken connection they are sent again in order, only a few messages at a
-time, and then one. That finds the topic on which the broker closes the connection, if there is one
-(`leadsman.mqtt.suspects`). Such a topic pauses, and all others continue.
-
-Where readings come faster than the broker takes them, the newest of each topic go ahead of those that wait.
+As many messages are in flight as the broker allows, up to `MOST`. Publishing is a call and the acknowledgement a
+callback, so no handler waits, and no message needs a task. A connection delivers in order, so several messages of a
+topic are in flight. After a broken connection they are sent again in order, only a few messages at a time, and then
+one. That finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a
+topic pauses, and all others continue.
 """
 
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
@@ -22,7 +20,7 @@ from leadsman.mqtt.connection import Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, NOT_AUTHORIZED, PASSING
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.message_state import Item
+from leadsman.mqtt.message_state import WAITING, Item
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, SizeLimit, Suspects
 from leadsman.mqtt.topic_faults import FaultKind, TopicFaults
@@ -78,8 +76,8 @@ MOST_V311 = 100
 MOST_BYTES = 256 * 1024
 """Bytes in flight at most, unless one message has more: an uplink of 100 kbit/s carries them in 21 s."""
 BEHIND = 1.0
-"""Seconds that messages have waited for the window after which the newest readings go first. In less, an outage of some
-minutes is made up for in order."""
+"""Seconds that messages have waited for the window after which readings count as coming faster than the broker takes
+them. An outage of some minutes is made up for in less."""
 LIMITED = 10.0
 """Seconds that messages have waited for the window after which this is reported, if the broker's Receive Maximum is the
 reason. The start of an app with a thousand devices, and the end of an outage, may take as long."""
@@ -156,54 +154,56 @@ class Pauses:
 class RetainedMessages:
     """The retained messages of an outbox."""
 
-    __slots__ = ("_messages", "_outbox", "_unretained")
+    __slots__ = ("_due", "_messages", "_outbox")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._messages: dict[str, tuple[int, Message]] = {}
         """By topic, each with its number in the outbox less `Outbox.renumbered`."""
-        self._unretained: set[str] = set()
+        self._due: set[str] = set()
+        """Topics whose newest that arrived the broker does not keep: it is sent again if none follows."""
 
     def arrived(self, item: Item, message: Message) -> None:
         """The broker has the message of an item. What others make again for each connection is not kept."""
         topic = message.topic
         if message.retain and not message.payload:
             self.forget(topic)  # it was removed at the broker
-            return
-        if not message.retain or message.remade or _is_made_again(message):
-            if self._unretained:
-                self.settled(topic)
-            return
-        known, number = self._messages.get(topic), item.number - self._outbox.renumbered
-        if known is not None and number < known[0]:  # a newer one was acknowledged before it
-            if self._unretained:
-                self.settled(topic)
-            return
-        self._messages[topic] = number, message
-        if item.unretained:
-            self._unretained.add(topic)
-            self.settled(topic)
-        elif self._unretained:
-            self._unretained.discard(topic)
+        elif message.retain and not (message.remade or _is_made_again(message) or self._is_older(item, message)):
+            self._messages[topic] = item.number - self._outbox.renumbered, message
+            if item.followed:
+                self._due.add(topic)
+            elif self._due:
+                self._due.discard(topic)
+
+    def flagged(self, item: Item, message: Message) -> Message:
+        """The message of an item as it is sent: without the retain flag if a newer one waits or arrived."""
+        if message.retain and (item.followed or self._is_older(item, message)):
+            return message._replace(retain=False)
+        return message
+
+    def _is_older(self, item: Item, message: Message) -> bool:
+        """Whether a newer one has arrived: this one was on a disk that could not be read for a while."""
+        known = self._messages.get(message.topic)
+        return known is not None and item.number - self._outbox.renumbered < known[0]
 
     def settled(self, topic: str) -> None:
         """A message of a topic arrived or was dropped. Send its newest reading again if the broker does not keep that,
         and none follows."""
-        if topic in self._unretained and topic not in self._outbox:
-            self._unretained.discard(topic)
+        if topic in self._due and topic not in self._outbox:
+            self._due.discard(topic)
             self._send_again(*self._messages[topic])
 
     def forget(self, topic: str) -> None:
         """The broker closes the connection on messages of this topic: send none of it again."""
         self._messages.pop(topic, None)
-        self._unretained.discard(topic)
+        self._due.discard(topic)
 
     def repeat(self, is_blamed: Callable[[str], bool]) -> None:
         """Send all again, but for topics that the broker closes the connection on. Of those of which something waits,
         only if that is dropped: this may be another broker, which has nothing of them."""
         for topic, (number, message) in self._messages.items():
             if topic in self._outbox:
-                self._unretained.add(topic)
+                self._due.add(topic)
             elif not is_blamed(topic):
                 self._send_again(number, message)
 
@@ -233,12 +233,22 @@ AT_ONCE = 0.01
 """Seconds. Readings that are written after that time, or sooner, are written as they come."""
 
 
+class Sent(NamedTuple):
+    """A message that the broker has not acknowledged on this connection."""
+
+    item: Item | None
+    """None if it is sent again in any case, since the broker refused an older one of its topic."""
+    size: int
+    at: float
+    """When it was sent, monotonic seconds."""
+
+
 class Overdue:
     """The clock of a window of sends.
 
     Args:
         outbox: the messages.
-        sent: those in flight, and when they were sent, monotonic seconds; the first was sent first, and is due next.
+        sent: those in flight; the first was sent first, and is due next.
         lost: called with the reason when the connection is of no use any more.
     """
 
@@ -259,7 +269,7 @@ class Overdue:
     def __init__(
         self,
         outbox: Outbox,
-        sent: Mapping[int, tuple[Item, float]],
+        sent: Mapping[int, Sent],
         clock: Clock,
         lost: Callable[[str], None],
     ) -> None:
@@ -310,8 +320,8 @@ class Overdue:
         waits = self._write is not None and self._store_waiting(self._write)
         if self._sent:
             now = self._clock.monotonic()
-            first, at = next(iter(self._sent.values()))
-            due = max(at, self.since) + PUBACK_TIMEOUT + first.size / SLOWEST
+            first = next(iter(self._sent.values()))
+            due = max(first.at, self.since) + PUBACK_TIMEOUT + first.size / SLOWEST
             if now >= due:  # as the timer was set: a difference may be smaller by rounding
                 self._lost(SILENT)
             elif not waits:
@@ -355,7 +365,7 @@ class SendWindow:
         self._loop = asyncio.get_running_loop()
         self._lost = lost
         self._must_wait = must_wait
-        self._sent: dict[int, tuple[Item, float]] = {}
+        self._sent: dict[int, Sent] = {}
         self.overdue = Overdue(outbox, self._sent, clock, lost)
         self._retained = RetainedMessages(outbox)
         self._suspects = Suspects()
@@ -371,7 +381,7 @@ class SendWindow:
         self._resume: asyncio.TimerHandle | None = None
         self._started = 0.0
         self._outage_after = clock.monotonic() + FIRST_CONNECTION
-        self._timed, self._broker = True, "the broker"
+        self._broker = "the broker"
         self._bytes = 0
         """Of all messages in flight."""
         self.size = MOST
@@ -427,7 +437,7 @@ class SendWindow:
         largest = connection.connack.maximum_packet_size
         return (
             not (self._suspects.alone or self._suspects.searching)
-            and self.outbox.in_flight < min(self.size, BATCH)
+            and len(self._sent) < min(self.size, BATCH)
             and self._has_room(message.size)
             and (largest is None or message.size + OVERHEAD <= largest)
             and not self._limit
@@ -456,14 +466,13 @@ class SendWindow:
         self, connection: Connection, *, v5: bool = True, broker: str = "the broker", moved: bool = False
     ) -> None:
         """Send through a connection that was just made to `broker`. Retained messages come again, for it may have lost
-        them in a restart. `v5`: it speaks MQTT 5, so subscribers receive the times of readings, and newer ones may go
-        first. `moved`: the last connection was one to another broker."""
+        them in a restart. `v5`: it speaks MQTT 5. `moved`: the last connection was one to another broker."""
         self.connection = connection
         if moved:
             self._suspects.forget()
             self.pauses.forget()
             self._limit.forget()
-        self._timed, self._broker = v5, broker
+        self._broker = broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
         self.size = min(MOST if v5 else MOST_V311, connection.connack.receive_maximum)
         self._started = self._clock.monotonic()
@@ -511,21 +520,23 @@ class SendWindow:
         if outbox.paused:
             self._resume_paused(now)
         window = suspects.window(self.size)
-        most = outbox.in_flight + BATCH
-        while outbox.in_flight < min(window, most):
+        sent = self._sent
+        most = len(sent) + BATCH
+        while len(sent) < min(window, most):
             item = self._next(now, connection.connack.maximum_packet_size)
             if item is None:
                 break
             message = item.message
             if suspects.alone and message.topic in suspects.alone:
-                if outbox.in_flight > 1:
+                if sent:
                     outbox.back(item)
+                    window = len(sent)
                     break
                 suspects.solo, window = message.topic, 0
                 self._alone_bytes = message.size + OVERHEAD
             elif not self._has_room(item.size):
                 outbox.back(item)
-                window = outbox.in_flight
+                window = len(sent)
                 break
             if not message.qos:
                 message = suspects.certain(message, now)
@@ -533,12 +544,11 @@ class SendWindow:
                 message = retime(message, offset)
             if message.taken_at is not None and message.taken_at < late:
                 message = message._replace(replayed=True)
-            if item.unretained:
-                message = message._replace(retain=False)
+            message = self._retained.flagged(item, message)
             if not self._publish(connection, item, message, now):
                 return
         if outbox.ready:
-            if outbox.in_flight >= window:
+            if len(sent) >= window:
                 self._kept_waiting(connection, now)
             else:
                 self._soon()
@@ -552,7 +562,7 @@ class SendWindow:
         except BrokerError as error:
             self._lost(str(error))
             return False
-        self._sent[packet_id] = item, now
+        self._sent[packet_id] = Sent(item, item.size, now)
         self._bytes += item.size
         if self.overdue.handle is None:
             self.overdue.sends()
@@ -564,19 +574,19 @@ class SendWindow:
         sent = self._sent.pop(packet_id, None)
         if sent is None:
             return
-        item, at = sent
-        topic, now = item.message.topic, self._clock.monotonic()
-        self._bytes -= item.size
+        now = self._clock.monotonic()
+        self._round_trip, self._answered = now - sent.at, now
+        self._bytes -= sent.size
         if is_due:
             self.overdue.since = now
-        self._round_trip, self._answered = now - at, now
-        if code < 0x80:
-            self._accepted(item, topic, now)
-        else:
-            self._refused(item, topic, code)
+        topic = None if sent.item is None else sent.item.message.topic
+        if sent.item is not None and topic is not None and code < 0x80:
+            self._accepted(sent.item, topic, now)
+        elif sent.item is not None and topic is not None:
+            self._refused(sent.item, topic, code)
         if self._empty is not None and self.outbox.only_paused and not self._empty.done():
             self._empty.set_result(None)  # `flush` does not wait for topics that pause
-        if topic == self._suspects.solo:
+        if topic is not None and topic == self._suspects.solo:
             self._quiet = self._loop.call_later(QUIET, self._survived, topic)
         elif self.outbox.ready or self.outbox.paused or self._suspects.searching:
             self._soon()
@@ -599,9 +609,7 @@ class SendWindow:
         if self._waits_since is None:
             self._waits_since = now
         waited = now - self._waits_since
-        if not self._behind and waited >= BEHIND:
-            self._behind = True
-            self.outbox.prefer_newest(self._timed)
+        self._behind = self._behind or waited >= BEHIND
         if not self._reported and waited >= LIMITED and self.limited_by is not None:
             self._reported = True
             self._events.emit(LinkLimited(self.size))
@@ -612,9 +620,7 @@ class SendWindow:
             self._waits_since = None
             if self.connection is not None:
                 self.connection.urgent = False
-        if self._behind:
-            self._behind = self._reported = False
-            self.outbox.prefer_newest(False)
+        self._behind = self._reported = False
 
     def _next(self, now: float, largest: int | None) -> Item | None:
         """Take the next message from the outbox that the broker may get."""
@@ -641,13 +647,19 @@ class SendWindow:
             self._bury(item, why)
 
     def _accepted(self, item: Item, topic: str, now: float) -> None:
-        message = self.outbox.accept(item)
         self._suspects.acknowledged(topic, now)
         if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
-            self._limit.acknowledged(topic, message.size + OVERHEAD)
-        self._retained.arrived(item, message)
+            self._limit.acknowledged(topic, item.message.size + OVERHEAD)
+        self._arrived(self.outbox.accept(item))
         if self.pauses and not self._suspects.is_blamed(topic):
             self.pauses.forgive(topic)
+
+    def _arrived(self, arrived: list[tuple[Item, Message]]) -> None:
+        """The broker has these messages."""
+        for item, message in arrived:
+            self._retained.arrived(item, message)
+        if arrived:
+            self._retained.settled(arrived[-1][1].topic)
 
     def _refused(self, item: Item, topic: str, code: int) -> None:
         if topic in self._outlived:  # the connection has outlived such a refusal, so another message would be to blame
@@ -658,9 +670,11 @@ class SendWindow:
             self._outlived.add(topic)
         if item.message.is_answer:  # others choose its topic
             self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
+            self._arrived(self.outbox.settle(topic))
             return
         if item.message.once:
             self._give_up(self.outbox.drop(item, "refused"))
+            self._arrived(self.outbox.settle(topic))
             return
         fault = f"the broker refused a message of {topic!r} (0x{code:02x})"
         kind: FaultKind = "denied" if code == NOT_AUTHORIZED else "refused"
@@ -668,8 +682,12 @@ class SendWindow:
         self.pauses.refused(topic, kind, fault, for_good=code not in PASSING)
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
+            self._arrived(self.outbox.settle(topic))
         else:
             self.outbox.refuse(item)
+            for packet_id, sent in self._sent.items():
+                if sent.item is not None and sent.item.place is WAITING:
+                    self._sent[packet_id] = sent._replace(item=None)
             if topic not in self.outbox.paused:  # else several were in flight, and the first of them paused it
                 self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
 

@@ -3,15 +3,15 @@
 A reading that waits in memory has a row as well once it has waited. Where the memory has no room, and behind older
 readings of its topic that are on disk only, a new reading is held until it is written; then it is on disk only, too.
 Rows come back in the order of their numbers, a page at a time, as the outbox has room. So the readings of a topic keep
-their order, and a topic without rows on disk sends at once.
-
-While the newest readings go first, it is the oldest in memory that wait on disk only (`Aside`).
+their order, and a topic without rows on disk sends at once. The rows of a topic of which only the newest counts come
+back before all others.
 
 The number of a reading is the number of its row, and they count upwards over all lives of the app.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
@@ -23,9 +23,7 @@ from leadsman.mqtt.message_state import (
     GONE,
     HOLD,
     INHERIT,
-    PUT_AWAY,
     RELEASE,
-    SET_ASIDE,
     STORABLE,
     UNWRITTEN,
     WRITE,
@@ -108,24 +106,23 @@ class Tail:
     """The newest readings of a topic: `rows` are on disk only, and those that are `held` come after them. The spans are
     in the order of their first numbers."""
 
-    __slots__ = ("held", "rows", "spans")
+    __slots__ = ("held", "newest", "rows", "spans")
 
     def __init__(self) -> None:
         self.rows = 0
+        self.newest = 0
+        """The largest number of those on disk only, or a larger one."""
         self.held: deque[Item] = deque()
         self.spans: deque[Span] = deque()
 
     def put(self, number: int, message: Message) -> None:
-        """A further reading is on disk only: the newest as a rule. After a broken connection it may be an older one."""
+        """A further reading is on disk only, the newest."""
         self.rows += 1
-        place = len(self.spans)
-        while place and self.spans[place - 1].first > number:
-            place -= 1
-        before = self.spans[place - 1] if place else None
-        if before is not None and before.goes_on_with(message):
-            before.goes_on(number, message)
+        self.newest = number
+        if self.spans and self.spans[-1].goes_on_with(message):
+            self.spans[-1].goes_on(number, message)
         else:
-            self.spans.insert(place, Span(number, message))
+            self.spans.append(Span(number, message))
 
     def span_of(self, number: int) -> Span | None:
         """The span of a reading that is deleted."""
@@ -165,7 +162,7 @@ def row_of(item: Item, run: int, now: Times) -> SpoolRow:
     return SpoolRow(item.number, run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
 
 
-def item_of(row: SpoolRow, span: Span | None, now: Times, *, retain: bool) -> Item:
+def item_of(row: SpoolRow, span: Span | None, now: Times) -> Item:
     """The reading of a row that comes back. `span`: its times; None of one of an earlier run."""
     expires = None
     if row.expires_at is not None:
@@ -175,7 +172,7 @@ def item_of(row: SpoolRow, span: Span | None, now: Times, *, retain: bool) -> It
         expires = now.monotonic + lasts
     offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
     times = (row.taken_at, expires, row.latest, None, offset, receipt)
-    message = Message(row.topic, row.payload, row.qos, row.retain and retain, *times, replayed=True)
+    message = Message(row.topic, row.payload, row.qos, row.retain, *times, replayed=True)
     return find_on_disk(row.id, message)
 
 
@@ -209,168 +206,19 @@ class Unstored:
 
     def batch(self, number: int, flying: Iterable[Item]) -> list[Item]:
         """Take the readings to be written, up to this number, in order, those in flight included: `MOST_ROWS` at the
-        most."""
+        most. All later ones of their topics are written with them, so that what is newest on disk of a topic is as new
+        as what the broker may have of it."""
         unstored = dict.fromkeys(item for item in self._items if item.is_unstored)
         unstored |= dict.fromkeys(item for item in flying if item.is_unstored)
-        ripe = sorted((item for item in unstored if item.number <= number), key=lambda item: item.number)[:MOST_ROWS]
+        topics = {item.message.topic for item in unstored if item.number <= number}
+        ripe = sorted((item for item in unstored if item.message.topic in topics), key=lambda item: item.number)
+        del ripe[MOST_ROWS:]
         for item in ripe:
             item.change_row(WRITE)
             item.row = item.number
             del unstored[item]
         self._items = list(unstored)
         return ripe
-
-
-# Which readings on disk were overtaken: the broker has a newer one of their topic, and shall keep that.
-#
-# A row is deleted when its reading arrived, and a reading that arrives at once never has one. So the rows of a topic do
-# not show the next life of the app that a newer reading arrived before them. The file has a number for that: rows of
-# the topic up to this number are sent without the retain flag.
-#
-# The number is needed while the topic has rows, and none of them is newer. It is written once for each such moment, and
-# not for each reading.
-
-
-class Overtaken:
-    """The numbers of one app."""
-
-    def __init__(self) -> None:
-        self.counted = False
-        """Whether the rows of the file were counted."""
-        self._newest: dict[str, int] = {}
-        """The largest row of each topic that has rows, or had some."""
-        self._numbers: dict[str, int] = {}
-        self._due: dict[str, int] = {}
-        self.before = 0
-        """Rows of any topic up to this number may have been overtaken: the file was replaced while the app ran."""
-
-    def __len__(self) -> int:
-        """How many numbers are to be written."""
-        return len(self._due)
-
-    def number(self, topic: str) -> int:
-        """Rows of a topic up to this number were overtaken."""
-        return max(self.before, self._numbers.get(topic, 0))
-
-    def newest(self, topic: str) -> int:
-        """The largest row of a topic that is or was on disk since it was last without rows, or a larger one; else 0."""
-        return self._newest.get(topic, 0)
-
-    def arrived(self, topic: str, number: int) -> bool:
-        """The broker keeps a reading. Returns whether its number is to be written now."""
-        if not self.counted:
-            self._numbers[topic] = max(number, self._numbers.get(topic, 0))
-            return False
-        newest = self._newest.get(topic)
-        if newest is None or number < newest or self._numbers.get(topic, 0) >= newest:
-            return False
-        self._numbers[topic] = self._due[topic] = number
-        return True
-
-    def writes(self, batch: Iterable[Item]) -> None:
-        """Rows of these readings are about to be written."""
-        for item in batch:
-            topic = item.message.topic
-            self._newest[topic] = max(item.row, self._newest.get(topic, 0))
-
-    def begin(self, topics: Mapping[str, TopicRows]) -> None:
-        """The file has these rows."""
-        known, self.counted = self._numbers, True
-        self._newest = {topic: rows.newest for topic, rows in topics.items()}
-        self._numbers = {topic: max(known.get(topic, 0), rows.overtaken) for topic, rows in topics.items()}
-        self._due = {
-            topic: number
-            for topic, number in self._numbers.items()
-            if number > topics[topic].overtaken and number >= topics[topic].newest
-        }
-
-    def renumber(self, by: int) -> None:
-        """The numbers of this life become so much larger, since the rows in the file are not of this life."""
-        self._numbers = {} if self.counted else {topic: number + by for topic, number in self._numbers.items()}
-        self._due.clear()
-
-    def take(self) -> dict[str, int]:
-        """Take the numbers to be written, by topic."""
-        due, self._due = self._due, {}
-        return due
-
-    def failed(self, numbers: Mapping[str, int]) -> None:
-        """These were not written."""
-        self._due = {**numbers, **self._due}
-
-    def clear(self) -> None:
-        """Nothing is on disk."""
-        self._newest.clear()
-        self._numbers.clear()
-        self._due.clear()
-
-
-# The readings that wait on disk only because newer ones of their topics went ahead of them.
-
-NOBODY = Tail()
-"""Stands for the readings of a topic that has none here."""
-
-
-class Aside:
-    """Readings that were set aside. They are older than those of their topic in memory, and come back in order."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        """How many they are."""
-        self._tails: dict[str, Tail] = {}
-        self._began: int | None = None
-
-    def readings(self, topic: str) -> int:
-        """Those of one topic."""
-        return self._tails.get(topic, NOBODY).rows
-
-    def put(self, row: int, message: Message) -> None:
-        """Set a reading aside."""
-        self._tails.setdefault(message.topic, Tail()).put(row, message)
-        self.rows += 1
-        self._began = min(row, row if self._began is None else self._began)
-
-    def began(self) -> int | None:
-        """The first row that was set aside since the last call, which a page that was asked for earlier may lack."""
-        began, self._began = self._began, None
-        return began
-
-    def span_of(self, topic: str, row: int) -> Span | None:
-        """The span of a reading that was set aside and did not come back."""
-        span = self._tails.get(topic, NOBODY).span_of(row)
-        return span if span is not None and row > span.read else None
-
-    def read(self, topic: str, row: int) -> Span | None:
-        """A reading comes back. They come in order: what did not come back of those before is lost."""
-        self._less(topic)
-        tail = self._tails[topic]
-        span = tail.read(row)
-        if not tail.rows:
-            del self._tails[topic]
-        return span
-
-    def deleted(self, topic: str) -> None:
-        """A reading of this topic was deleted from the disk: count one less."""
-        self._less(topic)
-        if not self._tails[topic].rows:
-            del self._tails[topic]
-
-    def clear(self) -> None:
-        """Nothing is known of them any more."""
-        self.rows, self._began = 0, None
-        self._tails.clear()
-
-    def lost(self, why: str) -> list[Dropped]:
-        """They cannot be read any more."""
-        lost = [Dropped(topic, tail.rows, why, "damaged") for topic, tail in self._tails.items()]
-        for tail in self._tails.values():
-            tail.lost()
-        self.clear()
-        return lost
-
-    def _less(self, topic: str) -> None:
-        self._tails[topic].rows -= 1
-        self.rows -= 1
 
 
 MOST_DEAD = 1000
@@ -422,14 +270,13 @@ class Backlog:
         self._run = run
         self._wake = wake
         self._tails: dict[str, Tail] = {}
-        self._aside = Aside()
         self._unstored = Unstored()
         self._stored: dict[int, Item] = {}
         self._settled: dict[int, None] = {}
         self._held = 0
         self._listed: Collection[str] | None = None
-        self._overtaken = Overtaken()
         self._page_size = PageSize()
+        self._first: list[int] = []
         self.store: Store = "opening"
         """Whether the disk can be used."""
         self.known = False
@@ -449,22 +296,14 @@ class Backlog:
         """Readings since the start that the broker does not take."""
         self.room: int | None = None
         """See `OnDisk`."""
-        self.has_rows = True
-        """Whether readings may be on disk."""
         self._buried: list[tuple[Item, str]] = []
         self.outdated = False
-        """Whether a topic has rows on disk that arrived, and no others: what it sends from now on has no row. Or the
-        broker keeps a reading that is newer than the rows of its topic, which the next life needs."""
+        """Whether a topic has rows on disk that arrived, and no others: what it sends from now on has no row."""
 
     @property
     def kept(self) -> int:
         """Readings on disk that did not arrive."""
         return self.rows + len(self._stored)
-
-    @property
-    def in_order(self) -> bool:
-        """See `Keeper`."""
-        return self.rows > self._aside.rows
 
     @property
     def oldest(self) -> float | None:
@@ -494,12 +333,12 @@ class Backlog:
     def readings(self, topic: str) -> int:
         """See `Keeper`."""
         tail = self._tails.get(topic)
-        return self._aside.readings(topic) + (0 if tail is None else tail.rows + len(tail.held))
+        return 0 if tail is None else tail.rows + len(tail.held)
 
     def follow(self, topic: str, number: int) -> bool:
         """See `Keeper`."""
         tail = self._tails.get(topic)
-        return tail is not None and (bool(tail.held) or (tail.rows > 0 and self._overtaken.newest(topic) > number))
+        return tail is not None and (bool(tail.held) or (tail.rows > 0 and tail.newest > number))
 
     def takes(self, topic: str, *, full: bool) -> bool:
         """See `Keeper`."""
@@ -532,16 +371,6 @@ class Backlog:
         self._unstored.add(item)
         self._unstored.tidy(self._outbox.messages)
 
-    def sets_aside(self, item: Item) -> bool:
-        """See `Keeper`."""
-        if item.row_state is not WRITTEN or item.message.latest:
-            return False
-        del self._stored[item.row]
-        self._aside.put(item.row, self._outbox.leave_on_disk(item, SET_ASIDE))
-        self.rows += 1
-        self.read = min(self.read, item.row - 1)
-        return True
-
     def waiting(self, number: int) -> bool:
         """See `Keeper`."""
         return self._unstored.waiting(number)
@@ -557,12 +386,6 @@ class Backlog:
         """Take the readings to be written among the dead letters, each with its reason."""
         buried, self._buried = self._buried, []
         return buried
-
-    def arrived(self, topic: str, number: int) -> None:
-        """The broker keeps a reading."""
-        if self._overtaken.arrived(topic, number):
-            self.outdated = True
-            self._wake()
 
     def settled(self, row: int) -> None:
         """See `Keeper`."""
@@ -601,19 +424,16 @@ class Backlog:
         on there; else rows may be among them that wait in memory as well. Returns the readings that were on disk
         only, and are not there any more."""
         lost = [] if next_row is None else self._begin_again(next_row)
-        if next_row is not None and self._overtaken.counted:
-            self._overtaken.before = self._outbox.number
         self._listed = None
-        self._overtaken.begin(rows)
-        self.has_rows = bool(rows)
         mine: dict[str, int] = {}
         for item in self._stored.values():
             mine[item.message.topic] = mine.get(item.message.topic, 0) + 1
         for topic, found in rows.items():
-            self._outbox.overtook(topic, found.overtaken)
             if (only := found.rows - mine.get(topic, 0)) > 0:
-                self._tails.setdefault(topic, Tail()).rows = only
+                tail = self._tails.setdefault(topic, Tail())
+                tail.rows, tail.newest = only, found.newest
                 self.rows += only
+        self._first = [each.latest for each in rows.values() if each.rows == 1 and each.latest is not None]
         self.read = 0
         self.known = self.works = True
         self._release_all(with_rows=False)
@@ -623,17 +443,11 @@ class Backlog:
         """Nothing can be written or read for now: send the readings in memory. Rows on disk come back in another life,
         or with `begin`."""
         self.known, self.works, self.rows = True, False, 0
-        self._aside.clear()
         self._release_all()
 
     def batch(self, number: int) -> list[Item]:
         """Take the readings to be written, up to this number, in order, see `Unstored.batch`."""
-        batch = self._unstored.batch(number, self._outbox.flying)
-        self._overtaken.writes(batch)
-        self.has_rows = self.has_rows or bool(batch)
-        for topic in {item.message.topic for item in batch}:
-            self._overtaken.arrived(topic, self._outbox.kept_by_broker(topic))
-        return batch
+        return self._unstored.batch(number, self._outbox.flying)
 
     def row(self, item: Item, now: Times) -> SpoolRow:
         """The row of a reading."""
@@ -646,14 +460,10 @@ class Backlog:
         self.outdated = False
         return rows
 
-    def overtaken(self) -> dict[str, int]:
-        """Take what the file is to keep of readings that were overtaken, see `TopicRows.overtaken`."""
-        return self._overtaken.take()
-
     @property
     def deletes(self) -> int:
-        """How many rows are of no use any more, dead letters included, and of how many topics they were overtaken."""
-        return len(self._settled) + len(self._buried) + len(self._overtaken)
+        """How many rows are of no use any more, dead letters included."""
+        return len(self._settled) + len(self._buried)
 
     def written(self, batch: Iterable[Item], evicted: Sequence[Evicted]) -> list[Dropped]:
         """Readings were written, and rows deleted to make room. Returns the messages lost by that."""
@@ -668,21 +478,15 @@ class Backlog:
             tail = self._tails.get(topic)
             while tail is not None and tail.held and tail.held[0].row_state is WRITTEN:
                 self._put_away(tail, tail.held.popleft())
-        dropped = [drop for each in evicted if (drop := self._evicted(each)) is not None]
-        if not self.kept and not self._settled:
-            self._overtaken.clear()
-            self.has_rows = False
-        return dropped
+        return [drop for each in evicted if (drop := self._evicted(each)) is not None]
 
     def failed(
         self,
         batch: Iterable[Item],
         deleted: Iterable[int],
         dead: Sequence[tuple[Item, str]] = (),
-        overtaken: Mapping[str, int] | None = None,
     ) -> None:
         """Nothing was written or deleted: it must be done another time."""
-        self._overtaken.failed(overtaken or {})
         self._buried = [*dead, *self._buried][-MOST_DEAD:]
         for item in batch:
             if item.place is not GONE:
@@ -709,59 +513,46 @@ class Backlog:
             return 0
         return enough
 
-    def page(self, rows: Sequence[SpoolRow], now: Times) -> list[Dropped]:
-        """Rows were read back, those that follow `read`. If there are none, nothing is left: returns those that were
-        there and cannot be read."""
-        if self.in_order:
-            self._outbox.prefer_newest(False)
+    def first(self) -> list[int]:
+        """Take the rows to be read before all others: those of topics of which only the newest counts."""
+        first, self._first = self._first[:MANY], self._first[MANY:]
+        return first
+
+    def page(self, rows: Sequence[SpoolRow], now: Times, first: Sequence[SpoolRow] = ()) -> list[Dropped]:
+        """Rows were read back, those that follow `read`, and some that come before all others. If there are none,
+        nothing is left: returns those that were there and cannot be read."""
         self._page_size.came(waited=not self._outbox.ready, last=len(rows) >= self.rows)
-        older: dict[str, list[Item]] = {}
-        for row in rows:
-            self.read = row.id
+        if rows:
+            self.read = rows[-1].id
+        for row in chain(first, rows):
             if row.id in self._stored or row.id in self._settled:
                 continue
             tail = self._tails.get(row.topic)
-            if self._aside.span_of(row.topic, row.id) is not None:
-                item = item_of(row, self._aside.read(row.topic, row.id), now, retain=False)
-                self._stored[row.id] = item
-                older.setdefault(row.topic, []).append(item)
-            elif tail is not None and tail.rows:
-                item = self._stored[row.id] = self._next_of(tail, row, now)
-                self._outbox.bring_back(item)
-            else:
+            if tail is None or not tail.rows:
                 continue
+            tail.rows -= 1
             self.rows -= 1
             self.replayed += 1
-            if tail is not None and not tail.rows:
+            item = self._stored[row.id] = item_of(row, tail.read(row.id), now)
+            self._outbox.bring_back(item)
+            if not tail.rows:
                 self._release(row.topic)
-        for topic, items in older.items():
-            self._outbox.bring_back_older(topic, items)
-        if (began := self._aside.began()) is not None:
-            self.read = min(self.read, began - 1)
-        if rows or began is not None:
+        if rows:
             return []
         self._outbox.drops["damaged"] += self.rows
         self.rows = 0
-        lost = self._aside.lost(DAMAGED)
-        lost += [Dropped(topic, tail.rows, DAMAGED, "damaged") for topic, tail in self._tails.items() if tail.rows]
+        lost = [Dropped(topic, tail.rows, DAMAGED, "damaged") for topic, tail in self._tails.items() if tail.rows]
         for tail in self._tails.values():
             tail.lost()
         self._release_all()
         return lost
-
-    def _next_of(self, tail: Tail, row: SpoolRow, now: Times) -> Item:
-        """The reading of a row. Only the newest of its topic is sent with the retain flag, and only if it was not
-        overtaken."""
-        tail.rows -= 1
-        newest = tail.rows == 0 and not tail.held and row.id > self._overtaken.number(row.topic)
-        return item_of(row, tail.read(row.id), now, retain=newest)
 
     def _put_away(self, tail: Tail, item: Item) -> None:
         """A reading that was held is on disk only."""
         self._held -= 1
         self.rows += 1
         del self._stored[item.row]
-        tail.put(item.row, self._outbox.leave_on_disk(item, PUT_AWAY))
+        tail.put(item.row, self._outbox.leave_on_disk(item))
 
     def _release_all(self, *, with_rows: bool = True) -> None:
         """Let held readings go on, of all topics, or of those that have no rows on disk only."""
@@ -782,17 +573,11 @@ class Backlog:
         tail = self._tails.get(evicted.topic)
         for row in evicted.ids:
             item = self._stored.pop(row, None)
-            span = self._aside.span_of(evicted.topic, row)
             if item is not None:
                 if item.row == row:
                     item.change_row(EVICT)
             elif row in self._settled:
                 continue  # it arrived meanwhile
-            elif span is not None:
-                self._aside.deleted(evicted.topic)
-                self.rows -= 1
-                lost += 1
-                span.dropped(row)
             elif tail is not None and tail.rows and row > self.read:
                 tail.rows -= 1
                 self.rows -= 1
@@ -814,7 +599,6 @@ class Backlog:
         """No row is ours: what waits in memory is written, or written again."""
         by = next_row - 1
         self._outbox.renumber(by)
-        self._overtaken.renumber(by)
         for item in dict.fromkeys(self._stored.values()):
             if item.place is not GONE:
                 item.change_row(FORGET)
@@ -823,7 +607,7 @@ class Backlog:
         self._settled.clear()
         for item, _ in self._buried:
             item.number += by
-        lost = self._aside.lost(REPLACED)
+        lost = []
         for topic, tail in self._tails.items():
             for item in tail.held:
                 item.number += by

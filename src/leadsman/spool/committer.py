@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 IDLE = 1.0
 """Seconds after which rows that are of no use any more are deleted, unless something is written earlier."""
 SOON = 0.05
-"""The same, where a topic has no other rows, or none that is newer than a reading that arrived. Readings that it sends
-meanwhile have none. If the app is killed then, the next life sends the rows again, and the broker keeps the last of
-them, which is older."""
+"""The same, where a topic has no other rows. Readings that it sends meanwhile have none. If the app is killed then, the
+next life sends the rows again, and the broker keeps the last of them, which is older."""
 MANY = 1000
 """Rows of no use that are deleted at once."""
 PAGE = 256 * 1024
@@ -70,7 +69,8 @@ class _Call(NamedTuple):
     delete: list[int]
     buried: list[tuple[Item, str]]
     dead: list[tuple[SpoolRow, str]]
-    overtaken: dict[str, int]
+    first: list[int]
+    """The rows to read before those that follow."""
     after: int
     page: int
     """How many rows to read; 0 for none."""
@@ -78,10 +78,10 @@ class _Call(NamedTuple):
     @property
     def changes(self) -> bool:
         """Whether something is to be written or deleted."""
-        return bool(self.add or self.delete or self.dead or self.overtaken)
+        return bool(self.add or self.delete or self.dead)
 
 
-NOTHING = _Call([], [], [], [], [], {}, 0, 0)
+NOTHING = _Call([], [], [], [], [], [], 0, 0)
 
 
 class _Done(NamedTuple):
@@ -94,6 +94,8 @@ class _Done(NamedTuple):
     """Whether the rows of the job were written, deleted and buried."""
     evicted: Sequence[Evicted] = ()
     """The rows deleted besides, also if nothing was written."""
+    first: Sequence[SpoolRow] = ()
+    """The rows that were read before the page."""
     page: list[SpoolRow] | None = None
     taken_at: float | None = None
     """When the first reading that was not read back was taken, epoch seconds."""
@@ -219,7 +221,8 @@ class Committer:
         return self.backlog.wanted(self._link.window)
 
     def _read(self) -> _Call:
-        return NOTHING._replace(after=self.backlog.read, page=self._page())
+        page = self._page()
+        return NOTHING._replace(first=self.backlog.first() if page else [], after=self.backlog.read, page=page)
 
     def _job(self) -> _Call:
         """The job that is due now."""
@@ -234,7 +237,7 @@ class Committer:
         buried = backlog.dead_letters()
         dead = [(backlog.row(item, now), why) for item, why in buried]
         job = self._read()._replace(batch=batch, add=rows, buried=buried, dead=dead)
-        return job._replace(delete=backlog.to_delete(), overtaken=backlog.overtaken())
+        return job._replace(delete=backlog.to_delete())
 
     def _do(self, job: _Call, *, opened: bool) -> "_Done":
         """In the thread."""
@@ -248,8 +251,9 @@ class Committer:
                 return _Done(job, found, file.by_topic(), taken_at=file.taken_at(0))
             if job.changes:
                 done = self._write(file, job)
+            first = file.read_some(job.first) if job.first else []
             page = file.read(job.after, job.page, PAGE) if job.page else None
-            return done._replace(page=page, taken_at=file.taken_at(page[-1].id if page else job.after))
+            return done._replace(first=first, page=page, taken_at=file.taken_at(page[-1].id if page else job.after))
         except SpoolError as error:
             return done._replace(error=error, broken=True)
         except Exception as error:  # a fault of ours, or an unknown kind of damage
@@ -266,11 +270,10 @@ class Committer:
     def _write(self, file: "SpoolFile", job: _Call) -> "_Done":
         """In the thread. If the disk is full, delete alone, which a disk that is almost full allows."""
         try:
-            gone = file.write(job.add, job.delete, job.dead, job.overtaken)
+            gone = file.write(job.add, job.delete, job.dead)
             return _Done(job, written=True, evicted=gone, room=file.room)
         except SpoolFull as error:
-            less = job.add and (job.delete or job.overtaken)
-            evicted = file.write((), job.delete, (), job.overtaken) if less else ()
+            evicted = file.write((), job.delete) if job.add and job.delete else ()
             return _Done(job, evicted=evicted, error=error)
 
     def _spool_file(self) -> "SpoolFile":
@@ -297,7 +300,7 @@ class Committer:
         if done.written or done.evicted:
             self._report(self.backlog.written(done.job.batch if done.written else (), done.evicted))
         if done.error is not None and not done.written:
-            self.backlog.failed(done.job.batch, done.job.delete, done.job.buried, done.job.overtaken)
+            self.backlog.failed(done.job.batch, done.job.delete, done.job.buried)
         if done.error is None:
             self.backlog.taken_at = done.taken_at
             self._succeeded(done)
@@ -307,7 +310,7 @@ class Committer:
             self._change("full", done.error)
             self._retry(AGAIN_SOON)
         if done.page is not None:
-            self._report(self.backlog.page(done.page, self._now()))
+            self._report(self.backlog.page(done.page, self._now(), done.first))
         if done.page is not None or done.found is not None or done.broken:
             self._link.pump()
         self._next()

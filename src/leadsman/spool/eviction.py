@@ -2,7 +2,6 @@
 counts."""
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -64,12 +63,6 @@ class Index:
         self.rows += rows
         self.bytes += rows * size(topic, 0) + payloads
         self.largest_id = max(self.largest_id, newest)
-
-    def left(self, topics: Iterable[str], changes: RowChanges) -> list[str]:
-        """Those of some topics that have rows after a transaction."""
-        rows = Counter(row.topic for row in changes.added)
-        rows.subtract(row.topic for row in changes.removed)
-        return [topic for topic in topics if rows[topic] + (self.topics[topic].rows if topic in self.topics else 0) > 0]
 
     def apply(self, changes: RowChanges) -> None:
         """Count what a transaction changed, after its commit. A row that replaces one with its id is removed and

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -16,7 +16,6 @@ from leadsman.spool.row import (
     DAMAGED,
     INSERT,
     MIB,
-    NOTE,
     DeadLetter,
     Evicted,
     Found,
@@ -83,7 +82,6 @@ class SpoolFile:
         self._database: sqlite3.Connection | None = None
         self._identity: tuple[object, object] | None = None
         self._index = Index()
-        self._overtaken: dict[str, int] = {}
         self._looked_at: float | None = None
 
     def open(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> Found:
@@ -95,7 +93,7 @@ class SpoolFile:
                 topics may have rows, too.
         """
         self.close()
-        self._looked_at, self._overtaken = None, {}
+        self._looked_at = None
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
@@ -116,11 +114,9 @@ class SpoolFile:
         add: Sequence[SpoolRow],
         settled: Sequence[int],
         dead: Sequence[tuple[SpoolRow, str]] = (),
-        overtaken: Mapping[str, int] | None = None,
     ) -> list[Evicted]:
-        """Add rows, delete the settled ones, move dead ones to the dead letters, each with its reason, and note
-        `TopicRows.overtaken` of topics that have rows then: all of it in one transaction that survives a power cut, or
-        nothing of it.
+        """Add rows, delete the settled ones, and move dead ones to the dead letters, each with its reason: all of it in
+        one transaction that survives a power cut, or nothing of it.
 
         A row whose id is in the file replaces that row, so a write may be repeated. Ids that are not in the file may be
         settled. On a disk that is almost full, ``write((), settled)`` still works where `SpoolFull` refuses more rows.
@@ -128,23 +124,29 @@ class SpoolFile:
         Returns:
             The rows deleted or not written because of the quota, its age or a newer row.
         """
-        if not (add or settled or dead or overtaken):
+        if not (add or settled or dead):
             return []
-        return self._guard(lambda database: self._write(database, add, settled, dead, overtaken or {}))
+        return self._guard(lambda database: self._write(database, add, settled, dead))
 
     def read(self, after: int, most_rows: int, most_bytes: int) -> list[SpoolRow]:
         """Rows with ids larger than `after`, in order; one at least if there are any. `most_bytes` counts as `size`
         does. A row with a wrong checksum becomes a dead letter and is counted in ``found.damaged``."""
         return self._guard(lambda database: self._read(database, after, most_rows, most_bytes))
 
+    def read_some(self, ids: Sequence[int]) -> list[SpoolRow]:
+        """The rows with these ids that are in the file, and whole."""
+        return self._guard(lambda database: tables.some(database, ids))
+
     def topics(self) -> dict[str, int]:
         """Rows of each topic."""
         return {name: topic.rows for name, topic in self._index.topics.items()}
 
     def by_topic(self) -> dict[str, TopicRows]:
-        """The rows of each topic, their newest, and how far they were overtaken."""
-        found, overtaken = self._index.topics.items(), self._overtaken
-        return {name: TopicRows(topic.rows, topic.newest, overtaken.get(name, 0)) for name, topic in found}
+        """The rows of each topic, their newest, and the one of which only the newest counts."""
+        return {
+            name: TopicRows(topic.rows, topic.newest, None if topic.latest is None else topic.latest.id)
+            for name, topic in self._index.topics.items()
+        }
 
     def taken_at(self, after: int) -> float | None:
         """When the first row with an id larger than `after` was taken, epoch seconds; None if there is none."""
@@ -180,7 +182,6 @@ class SpoolFile:
             list_topics(tables.topics(database))
         tables.check_structure(database)
         self._index, _ = tables.count(database)
-        self._overtaken = tables.overtaken(database)
         if (next_id := self._next_id(database)) > MOST_NUMBER:
             raise Damage("it has a number that leadsman did not write")
         self._identity = self._identities()
@@ -198,7 +199,7 @@ class SpoolFile:
         new = new_beside(self.path)
         try:
             make_private(self.path)  # perhaps only its log is there
-            saved = salvage(self.path, new, self._now(), self._overtaken, counted)
+            saved = salvage(self.path, new, self._now(), counted)
         except BaseException:
             delete(new)
             raise
@@ -275,8 +276,7 @@ class SpoolFile:
         return identity(self.path), identity(Path(f"{self.path}{LOG}"))
 
     def _next_id(self, database: sqlite3.Connection) -> int:
-        largest = self._index.largest_id, tables.largest_dead_id(database), *self._overtaken.values()
-        return max(largest) + 1
+        return max(self._index.largest_id, tables.largest_dead_id(database)) + 1
 
     def _write(
         self,
@@ -284,7 +284,6 @@ class SpoolFile:
         add: Sequence[SpoolRow],
         settled: Sequence[int],
         dead: Sequence[tuple[SpoolRow, str]],
-        overtaken: Mapping[str, int],
     ) -> list[Evicted]:
         now = self._now()
         if add:
@@ -297,8 +296,7 @@ class SpoolFile:
         planner.supersede()
         planner.evict(tables.oldest(database))
         changes = planner.changes()
-        noted = self._note_overtaken(changes, overtaken)
-        work = [*_statements(changes), *tables.bury(dead, now), *_note(self._overtaken, noted)]
+        work = [*_statements(changes), *tables.bury(dead, now)]
         if looks:  # first, since the topics of rows that are added come back with these
             work = [*tables.forget_topics(tables.topics(database) - self._index.topics.keys()), *work]
         try:
@@ -308,17 +306,9 @@ class SpoolFile:
                 raise
             self._begin_again()
         else:
-            self._overtaken = noted
             self._count(database, changes)
         self._looked_at = now if looks else self._looked_at
         return planner.evicted()
-
-    def _note_overtaken(self, changes: RowChanges, overtaken: Mapping[str, int]) -> dict[str, int]:
-        """`TopicRows.overtaken` after these changes, of the topics that have rows then."""
-        numbers = dict(self._overtaken)
-        for topic, number in overtaken.items():
-            numbers[topic] = max(number, numbers.get(topic, 0))
-        return {topic: numbers[topic] for topic in self._index.left(numbers, changes)} if numbers else numbers
 
     def _check_floor(self) -> None:
         free = free_bytes(self.path.parent)
@@ -375,16 +365,6 @@ def _statements(changes: RowChanges) -> Work:
 
 def _blames_file(error: Exception) -> bool:
     return is_damage(error) if isinstance(error, sqlite3.Error) else True
-
-
-def _note(before: Mapping[str, int], after: Mapping[str, int]) -> Work:
-    """The statements that change `TopicRows.overtaken`."""
-    work: Work = []
-    if gone := before.keys() - after.keys():
-        work.append(("DELETE FROM overtaken WHERE topic = ?", [(topic,) for topic in gone]))
-    if new := after.items() - before.items():
-        work.append((NOTE, list(new)))
-    return work
 
 
 def _length(path: Path) -> int:

@@ -78,8 +78,8 @@ class TopicRows(NamedTuple):
     rows: int
     newest: int
     """The largest id that was accepted since the topic was last without rows."""
-    overtaken: int = 0
-    """The broker keeps a reading that is newer than the rows up to this id; 0 if there are none."""
+    latest: int | None = None
+    """The id of its row with `SpoolRow.latest`, if there is one."""
 
 
 class Evicted(NamedTuple):
@@ -140,7 +140,6 @@ Columns = tuple[int, int, int, float, float | None, int, str, bytes]
 """The columns of the table `outbox`, in their order."""
 
 INSERT = "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-NOTE = "INSERT OR REPLACE INTO overtaken VALUES (?, ?)"
 INSERT_DEAD = "INSERT INTO dead VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 

@@ -7,7 +7,7 @@ costs the file. The file itself is not changed: it is put aside.
 import contextlib
 import sqlite3
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from leadsman.spool.row import (
     DAMAGED,
     INSERT,
     INSERT_DEAD,
-    NOTE,
     DeadLetter,
     SpoolRow,
     columns,
@@ -118,14 +117,13 @@ class _Reader:
         return True
 
 
-def salvage(path: Path, new: Path, now: float, overtaken: Mapping[str, int], counted: int | None) -> Salvaged:
+def salvage(path: Path, new: Path, now: float, counted: int | None) -> Salvaged:
     """Copy all rows that can be read of a damaged file into a new file, which is whole and synced at the end.
 
     Args:
         path: the damaged file.
         new: an empty file.
         now: epoch seconds, for the dead letters.
-        overtaken: `leadsman.spool.row.TopicRows.overtaken`, as far as it is known.
         counted: how many rows it had, if they were counted before it was damaged.
 
     Raises:
@@ -145,7 +143,7 @@ def salvage(path: Path, new: Path, now: float, overtaken: Mapping[str, int], cou
                 missing = reader.missing
                 letters = _dead_letters(_Reader(source, _DEAD))
         dead: Work = [(INSERT_DEAD, [dead_columns(each.row, each.died_at, each.why) for each in letters])]
-        work = [*dead, *tables.bury([(row, DAMAGED) for row in damaged], now), (NOTE, list(overtaken.items()))]
+        work = [*dead, *tables.bury([(row, DAMAGED) for row in damaged], now)]
         transact(database, work)
         saved = database.execute("SELECT count(*) FROM outbox").fetchall()[0][0]
         database.execute("PRAGMA synchronous = FULL")

@@ -21,7 +21,7 @@ from leadsman.spool.row import (
     size,
 )
 from leadsman.storage import files
-from leadsman.storage.database import MOST_NUMBER, Damage, Work, admit, is_full, transact
+from leadsman.storage.database import Damage, Work, admit, is_full, transact
 from leadsman.storage.files import FileLock
 from leadsman.storage.owner import in_use
 from leadsman.text import describe
@@ -51,13 +51,11 @@ MIGRATIONS = (
         " WHEN NOT EXISTS (SELECT 1 FROM topics WHERE topic = NEW.topic)"
         " BEGIN INSERT INTO topics VALUES (NEW.topic); END",
     ),
-    ("CREATE TABLE overtaken (topic TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID",),
 )
 """The statements that bring a file from version n (``PRAGMA user_version``) to n + 1. A new file begins at 0.
 
 `topics` has the topic of each row, and topics that have no rows any more: whatever inserts a row inserts its topic in
-the same transaction, and only `forget_topics` deletes one. `overtaken` has `leadsman.spool.row.TopicRows.overtaken` of
-topics that have rows.
+the same transaction, and only `forget_topics` deletes one.
 """
 VERSION = len(MIGRATIONS)
 _SETTINGS = (
@@ -219,18 +217,6 @@ def topics(database: sqlite3.Connection) -> frozenset[str]:
     return frozenset(found)
 
 
-def overtaken(database: sqlite3.Connection) -> dict[str, int]:
-    """`leadsman.spool.row.TopicRows.overtaken` of the topics that have one.
-
-    Raises:
-        Damage: one of them is no number of a row.
-    """
-    found = dict(database.execute("SELECT topic, id FROM overtaken").fetchall())
-    if not all(isinstance(topic, str) and isinstance(key, int) and key <= MOST_NUMBER for topic, key in found.items()):
-        raise Damage("a topic has a number that leadsman did not write")
-    return found
-
-
 def taken_at(database: sqlite3.Connection, after: int) -> float | None:
     """When the first row with a larger id was taken; None if there is none."""
     query = "SELECT taken_at FROM outbox WHERE id > ? ORDER BY id LIMIT 1"
@@ -289,6 +275,13 @@ def page(
             if len(rows) >= most_rows:
                 break
     return rows, damaged
+
+
+def some(database: sqlite3.Connection, ids: Iterable[int]) -> list[SpoolRow]:
+    """The rows with these ids that are there, and whole."""
+    query = f"SELECT {COLUMNS} FROM outbox WHERE id = ?"
+    found = (each for key in ids for each in database.execute(query, (key,)).fetchall())
+    return [row for row, is_whole in map(row_found, found) if is_whole]
 
 
 def row_found(found: Sequence[Any]) -> tuple[SpoolRow, bool]:

@@ -89,7 +89,6 @@ def flood_of_commands(stand: Stand) -> None:
     stand.figure("answers", sum(topic == "row/boiler/set/result" for topic, _ in list(stand.heard)), least=1)
     stand.figure("connections", proxy.done.accepted, most=1)
     stand.arrive(app)
-    # What a busy machine is late to acknowledge is sent the newest first, so there is no limit for the order.
     stand.figure("out of order", stand.tally.disordered)
     stand.figure("duplicates", stand.tally.duplicates)
     newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}

@@ -44,8 +44,8 @@ def accept(outbox, item, original=Outbox.accept):
     note([message], ACKNOWLEDGED)
     return found
 
-def write(file, add, settled, dead=(), overtaken=None, original=SpoolFile.write):
-    evicted = original(file, add, settled, dead, overtaken)
+def write(file, add, settled, dead=(), original=SpoolFile.write):
+    evicted = original(file, add, settled, dead)
     note(add, COMMITTED)
     return evicted
 
@@ -69,7 +69,7 @@ def everything_at_random(stand: Stand) -> None:
 
 class PowerCuts(Chaos):
     """An app on a disk whose power can be cut, and a broker that keeps what is retained. It saves each second: if it
-    saved each message, it would take fewer readings than come, and then the newest go first (docs/adr/delivery.md)."""
+    saved each message, it would take fewer readings than come."""
 
     def __init__(self, stand: Stand) -> None:
         self.synced = stand.directory / "synced"

@@ -161,41 +161,6 @@ def killed_before_an_older_reading_arrived(stand: Stand) -> None:
     stand.stop(app)
 
 
-@row(
-    "13d",
-    P1,
-    "killed (-9) while the newest readings go first over a road that is too slow; the next life reads nothing",
-    "what waited comes, and the broker keeps the newest reading of each device",
-)
-def killed_while_the_newest_go_first(stand: Stand) -> None:
-    broker = stand.broker()
-    proxy = stand.proxy(broker.port, Way(delay=0.02, rate=15_000))
-    stand.listen(broker.port)
-    app = stand.app(proxy.url, CEASING + "ceasing(5, 0.02)")
-    silent = silence(app)
-    stand.until(lambda: stand.tally.disordered, "the newest readings go first")
-    time.sleep(5)
-    silent.touch()
-    time.sleep(0.5)
-    last = {device: max(numbers) for device, numbers in app.taken().items()}
-    stand.until(lambda: all(last[each] in stand.tally.numbers[each] for each in last), "the newest readings")
-    time.sleep(0.5)
-    came = stand.tally.came
-    app.kill()
-    stand.figure("readings that waited", app.readings - came, least=50)
-    stand.expect(stand.tally.disordered, "all came in order, so nothing was tested")
-    proxy.up.rate = proxy.down.rate = None
-    live_silently(stand, app)
-    stand.arrive(app, kills=[time.time()])
-    time.sleep(1)
-    kept = retained_numbers(stand, broker.port)
-    newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
-    older = {device: number for device, number in kept.items() if number < newest[device]}
-    stand.figure("devices whose retained reading is older than the newest", len(older), most=0)
-    stand.expect(not older, f"older: {older}, newest: {newest}")
-    stand.stop(app)
-
-
 def silence(app: Job) -> Path:
     """The file that keeps the devices of an app silent, see `CEASING`."""
     return app.ledger.with_name(f"{app.ledger.name}.silent")

@@ -189,7 +189,7 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
         print_text(f"dropped: {count_noun(outbox['dropped'], 'message')}")
     if mqtt["limited_by"]:
         allowed = f"the broker allows {count_noun(mqtt['window'], 'message')} in flight (Receive Maximum)"
-        print_text(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
+        print_text(f"readings come faster than the broker takes them, and arrive late: {allowed}")
     if mqtt["last_error"]:
         print_text(f"last error: {clean(mqtt['last_error'])}")
     for topics, heard in mqtt.get("subscriptions", {}).items():
