@@ -1,6 +1,8 @@
 import copy
 import json
 import time
+from fractions import Fraction
+from numbers import Integral
 
 import pytest
 from hypothesis import given
@@ -259,6 +261,22 @@ def test_an_own_filter_works_between_others_and_each_field_and_device_has_its_ow
 def test_none_passes_an_own_filter_and_it_may_give_none():
     assert fields({"t": [Own()]}, {"t": 1}, {"t": None}, {"t": 2}) == [{"t": 1}, {"t": None}, {"t": 3}]
     assert fields({"t": [Own(lambda: Answers(None)), Round(0)]}, {"t": 1}) == [{"t": None}]
+
+
+@Integral.register
+class Int64:
+    """As numpy.int64, which is no int. Both numpy.float32 and Fraction are a Real, and no float."""
+
+    def __int__(self):
+        return 7
+
+
+@pytest.mark.parametrize(("answer", "published"), [(Fraction(1, 2), 0.5), (Int64(), 7)])
+def test_an_own_filter_may_give_a_number_of_another_library(answer, published):
+    (found,) = fields({"t": [Own(lambda: Answers(answer))]}, {"t": 1})
+
+    assert found == {"t": published}
+    assert type(found["t"]) is type(published)
 
 
 @pytest.mark.parametrize("answer", ["1.0", True, [], object()])

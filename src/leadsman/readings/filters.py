@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from enum import Enum
+from numbers import Integral, Real
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue, ResultError
@@ -187,8 +188,11 @@ class _OwnStep:
         found: object = self._step.take(value, now)
         if found is None or type(found) is float or type(found) is int:
             return found
-        if isinstance(found, int | float) and not isinstance(found, bool):  # such as numpy.float64
-            return float(found)
+        if not isinstance(found, bool):
+            if isinstance(found, Integral):  # such as numpy.int64
+                return int(found)
+            if isinstance(found, Real):  # such as numpy.float32
+                return float(found)
         where = f"take of {self._made_by.name} in {self._made_by.what}"
         raise ResultError(f"{where} returned {found!r}; return a number or None")
 
