@@ -105,13 +105,11 @@ def limits(_: int) -> list[Row]:
 
 def silent(times: int) -> list[Row]:
     note("start to first reading at a broker that is silent to MQTT 5")
-    name = "start to first reading at a broker that is silent to MQTT 5 (amqtt), first start"
-    first, again = measures.silent_broker(times)
+    name = "start to first reading at a broker that is silent to MQTT 5 (amqtt)"
+    taken = measures.silent_broker(times)
     return [
-        Row(f"{name}: median", NONE, written(statistics.median(first), "s"), wanted="≤ 6 s"),
-        Row("… at most", NONE, written(max(first), "s"), wanted="≤ 6 s"),
-        Row("… a later start: median", NONE, written(statistics.median(again), "s"), wanted="≤ 1 s"),
-        Row("… at most", NONE, written(max(again), "s"), wanted="≤ 1 s"),
+        Row(f"{name}: median", NONE, written(statistics.median(taken), "s"), wanted="≤ 12 s"),
+        Row("… at most", NONE, written(max(taken), "s"), wanted="≤ 12 s"),
     ]
 
 

@@ -102,32 +102,18 @@ def first_reading(side: str, devices: int) -> float:
     return (came - before) * 1e3
 
 
-def silent_broker(times: int) -> tuple[list[float], list[float]]:
+def silent_broker(times: int) -> list[float]:
     """Seconds from the start of the process to its first reading, at a broker that leaves a CONNECT of MQTT 5
-    unanswered, as amqtt does: of first starts, and of starts with the state directory of an app that found that out."""
+    unanswered, as amqtt does."""
     port, taken = free_port(), list[float]()
-    for number in range(2 * times):
-        if number < times:
-            directory = tempfile.mkdtemp(prefix="leadsman-bench-")
-            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    for _ in range(times):
         with embedded_broker(port=port):  # a new one, which keeps no reading of the last job
             ear = Ear(port)
             before = time.perf_counter()
-            process = job("ours", port, 10, 60, environment=with_state(directory))
+            process = job("ours", port, 10, 60)
             taken.append(ear.wait() - before)
-            if number == times - 1:
-                _wait_for(Path(directory, "brokers.json"))
             end(process)
-    return taken[:times], taken[times:]
-
-
-def _wait_for(path: Path, timeout: float = 120.0) -> None:
-    """Wait until there is such a file: the version of a broker that was silent is remembered after a minute."""
-    deadline = time.monotonic() + timeout
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no {path.name}")
-        time.sleep(0.1)
+    return taken
 
 
 def memory(side: str, devices: int) -> float:

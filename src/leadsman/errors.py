@@ -186,6 +186,11 @@ class NoFreshData(Stopped):
     settings allows. Start it again: whatever hung with it begins anew."""
 
 
+class VersionRefused(Stopped):
+    """The app ended at its start, since the broker does not speak the only version of MQTT that the app can use. Trying
+    again does not help before the broker is another one."""
+
+
 class SessionError(LeadsmanError):
     """The file of a recorded session cannot be read: it is cut, edited, of another version, or no session. The message
     names the line, and what to do."""
@@ -215,14 +220,12 @@ class ConnectionRefused(BrokerError):
 
     Attributes:
         code: the CONNACK reason code (MQTT 5 §3.2.2.2; 3.1.1 return codes are translated to it).
-        reference: the broker that it names instead, its Server Reference (MQTT 5 §4.11); None without one.
         reason_string: its Reason String (MQTT 5 §3.2.2.3.9); None without one.
     """
 
-    def __init__(self, code: int, message: str, reference: str | None = None, reason_string: str | None = None) -> None:
+    def __init__(self, code: int, message: str, reason_string: str | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.reference = reference
         self.reason_string = reason_string
 
 

@@ -23,7 +23,7 @@ class Listener:
     def acknowledged(self, packet_id, code):
         """No message is."""
 
-    def lost(self, reason, code=0, reference=None):
+    def lost(self, reason, code=0):
         """As was asked for."""
 
 

@@ -3,34 +3,31 @@
 import itertools
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import Broker, Brokers
 from leadsman.mqtt.broker_choice import (
-    MOST_HOPS,
     RETURN,
     RETURN_SELDOM,
     Ended,
     after,
     connected,
     first,
-    named_by,
     return_wait,
 )
 from leadsman.mqtt.connection_state import PATIENT, failed, not_listening
 from leadsman.mqtt.connection_state import connected as accepted
 
-A, B, C, ELSEWHERE = (Broker(f"{name}.lan") for name in ("a", "b", "c", "elsewhere"))
+A, B, C = (Broker(f"{name}.lan") for name in ("a", "b", "c"))
 CUT = Ended("the connection was lost", 0.4, settled=True, stay=True)
 FROZEN = Ended("no acknowledgement within 10 s", 0.4, settled=True)
 UNREACHABLE = Ended("cannot connect", 0.4)
 REFUSED = Ended("bad user name or password", 60.0)
 
 
-def start(*brokers, follow=False):
-    return first(Brokers(*(brokers or (A, B, C)), follow_server_reference=follow))
+def start(*brokers):
+    return first(Brokers(*(brokers or (A, B, C))))
 
 
 def step(choice, ended, now=0.0, draw=0.5):
@@ -53,6 +50,15 @@ def test_the_primary_is_tried_first():
 
 def test_a_connection_that_worked_is_made_again_at_the_same_broker_first():
     assert moved(start(), CUT, UNREACHABLE) == ["a", "b"]
+
+
+def test_after_a_replacement_that_worked_the_list_is_tried_from_its_top():
+    choice = start()
+    for ended in (UNREACHABLE, UNREACHABLE):
+        choice, _ = step(choice, ended)
+    assert choice.broker == C
+
+    assert moved(connected(choice), CUT, UNREACHABLE, UNREACHABLE, now=100.0) == ["c", "a", "b"]
 
 
 def test_a_broker_that_acknowledges_nothing_is_left_at_once():
@@ -108,76 +114,8 @@ def test_a_broker_that_is_tried_says_why_it_was_left_until_it_works():
     assert connected(choice).candidates[1].error is None
 
 
-class TestServerReference:
-    REFERENCE = UNREACHABLE._replace(reference="elsewhere.lan")
-
-    def test_it_is_followed_only_if_that_is_allowed(self):
-        assert moved(start(), self.REFERENCE) == ["b"]
-        assert moved(start(follow=True), self.REFERENCE) == ["elsewhere"]
-
-    def test_a_broker_that_was_named_is_kept_while_it_works(self):
-        assert moved(start(follow=True), self.REFERENCE, CUT, CUT) == ["elsewhere"] * 3
-
-    def test_after_it_fails_the_list_is_tried_from_its_beginning(self):
-        choice = start(follow=True)
-        for ended in (self.REFERENCE, UNREACHABLE):
-            choice, _ = step(choice, ended, now=10.0)
-
-        assert len(choice.candidates) == 3
-        assert choice.broker == B  # it was A that named the other one a moment ago
-
-    def test_a_broker_of_the_list_is_not_added_to_it(self):
-        choice, _ = step(start(follow=True), UNREACHABLE._replace(reference="c.lan"))
-
-        assert (choice.broker, len(choice.candidates)) == (C, 3)
-
-    def test_brokers_that_name_each_other_are_left_after_a_few_hops(self):
-        choice, hosts, now = start(A, C, follow=True), [], 0.0
-        for number in range(MOST_HOPS + 1):
-            choice, wait = step(choice, UNREACHABLE._replace(wait=30.0, reference=f"hop{number}"), now)
-            now += wait
-            hosts.append(choice.broker.host)
-
-        assert hosts == [*(f"hop{number}" for number in range(MOST_HOPS)), "c.lan"]
-
-    @pytest.mark.parametrize(
-        ("reference", "found"),
-        [
-            ("b.lan", ("b.lan", 8883)),
-            ("b.lan:1234", ("b.lan", 1234)),
-            ("10.0.0.7:1 b.lan", ("10.0.0.7", 1)),
-            ("[fe80::1]:1884", ("fe80::1", 1884)),
-            ("mqtts://b.lan", ("b.lan", 8883)),
-            ("a.lan:8883 b.lan", ("b.lan", 8883)),
-            ("mqtt://b.lan c.lan", ("c.lan", 8883)),
-            ("mqtt://b.lan", None),
-            ("b.lan:0", None),
-            ("b.lan:70000", None),
-            ("u:p@b.lan", None),
-            ("b.lan/path?ca=/etc/passwd", None),
-            ("", None),
-        ],
-    )
-    def test_it_is_read_strictly_and_never_without_tls_if_there_was_tls(self, reference, found):
-        broker = Broker.from_url("mqtts://ann:secret@a.lan?ca=ca.pem")
-        other = named_by(broker, reference)
-
-        assert (None if other is None else (other.host, other.port)) == found
-        if other is not None:
-            assert (other.scheme, other.password, other.tls) == ("mqtts", "secret", broker.tls)
-
-    def test_a_unix_socket_cannot_name_another_broker(self):
-        assert named_by(Broker.from_url("mqtt+unix:///run/m.sock"), "b.lan") is None
-
-    @given(st.text(max_size=60))
-    def test_any_text_is_a_broker_or_none(self, reference):
-        other = named_by(A, reference)
-
-        assert other is None or (other.scheme == "mqtt" and other.host and 0 < other.port < 65536)
-
-
 class TestReturn:
-    BACK = Ended("the primary accepts connections again", 0.4, settled=True, stay=True, back=True)
+    BACK = Ended("the primary can be reached again", 0.4, settled=True, stay=True, back=True)
 
     def test_the_primary_is_next_at_once(self):
         choice, _ = step(start(A, B), UNREACHABLE)
@@ -193,7 +131,7 @@ class TestReturn:
             choice, _ = step(choice, self.BACK, now + 100)
             now += 200
 
-        assert waits == [RETURN, 2 * RETURN, 4 * RETURN, 8 * RETURN, RETURN_SELDOM, RETURN_SELDOM]
+        assert waits == [RETURN, 2 * RETURN, 4 * RETURN, *[RETURN_SELDOM] * 3]
 
     def test_a_primary_that_lasts_is_asked_as_often_as_at_first(self):
         choice, _ = step(start(A, B), UNREACHABLE)

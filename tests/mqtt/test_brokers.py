@@ -118,17 +118,6 @@ def test_a_broker_that_is_listed_twice_is_reported_with_its_origin(brokers_of):
         brokers_of(url=["mqtt://a", "mqtt://a"])
 
 
-@pytest.mark.parametrize(("value", "follows"), [(True, True), ("true", True), ("no", False), (False, False)])
-def test_server_references_are_followed_only_if_the_settings_say_so(brokers_of, value, follows):
-    assert brokers_of(url="mqtt://a", follow_server_reference=value).follow_server_reference is follows
-    assert not brokers_of(url="mqtt://a").follow_server_reference
-
-
-def test_a_wrong_word_for_following_says_what_to_write(brokers_of):
-    with pytest.raises(InvalidValue, match="mqtt.follow_server_reference is 'perhaps'; write true or false"):
-        brokers_of(follow_server_reference="perhaps")
-
-
 @pytest.mark.parametrize("value", ["mqtt://u:hunter2@a,mqtt://u:hunter2@b", ["mqtt://u:hunter2@a", "mqtt://b"]])
 def test_the_settings_show_each_url_without_its_password(value, loaded):
     (text,) = [row.value for row in loaded(url=value).setup.rows if row.path == "mqtt.url"]

@@ -81,7 +81,7 @@ class Session:
     def acknowledged(self, packet_id, code):
         self.acknowledgements.append((packet_id, code))
 
-    def lost(self, reason, code=0, reference=None):
+    def lost(self, reason, code=0):
         self.reasons.append((reason, code))
 
     def received(self, message):
@@ -525,7 +525,7 @@ class Heard:
     def acknowledged(self, packet_id, code):
         self.acknowledgements.append((packet_id, code))
 
-    def lost(self, reason, code=0, reference=None):
+    def lost(self, reason, code=0):
         self.acknowledgements.append(reason)
 
 

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.errors import ConnackMissing, ConnectionRefused
 from leadsman.mqtt.connection_state import (
     DAY,
-    INQUIRY,
+    DOUBT,
     NOT_LISTENING,
     PATIENT,
     PROOF,
@@ -16,21 +15,18 @@ from leadsman.mqtt.connection_state import (
     V5,
     V311,
     ConnectionState,
+    begin,
     client_id_in_use,
     connected,
-    doubtful,
-    expect_newer,
+    doubt,
     failed,
-    inquired,
-    inquiry_failed,
-    inquiry_wait,
     interrupted,
+    may_be_old,
     misconfigured,
     not_listening,
-    recall,
     refused,
     taken_over,
-    tries_another_version,
+    try_newer,
 )
 
 
@@ -171,25 +167,8 @@ def test_an_old_broker_that_says_so_gets_the_older_version_at_once():
     assert refused(session, 0x84, 0.0, 0.5)[0].protocol == V5
 
 
-def test_an_old_broker_that_only_hangs_up_gets_the_older_version_at_once():
-    session, wait = failed(ConnectionState(), 0.0, 0.5, no_connack=True)
-
-    assert (session.protocol, wait) == (V311, 0.1)
-    assert tries_another_version(ConnectionState(), session)
-    assert not tries_another_version(session, failed(session, 1.0, 0.5, no_connack=True)[0])
-
-
-def test_a_broker_that_spoke_the_older_version_in_the_last_run_gets_it_at_first():
-    session = recall(ConnectionState())
-    assert session.protocol == V311
-    assert doubtful(connected(session, 0.0)), "it may have been upgraded meanwhile"
-
-    assert recall(ConnectionState(V311, V311)) == ConnectionState(V311, V311)
-    assert refused(session, 0x84, 0.0, 0.5)[0].protocol == V5
-
-
 def silent(session, times):
-    """The versions that a broker without a word is greeted with."""
+    """The versions that a broker without a word is greeted with next."""
     versions = []
     for now in range(100, 100 + times):
         session, _ = failed(session, float(now), 0.5, no_connack=True)
@@ -197,80 +176,124 @@ def silent(session, times):
     return session, versions
 
 
-def test_an_app_that_needs_mqtt_5_takes_no_single_silence_for_an_old_broker():
-    _, versions = silent(expect_newer(ConnectionState()), 5)
+def test_a_broker_that_is_silent_twice_gets_the_older_version():
+    session, versions = silent(ConnectionState(), 2)
 
-    assert versions == [V5, V5, V5, V311, V5]
-    assert expect_newer(recall(ConnectionState())).protocol == V311
-    assert expect_newer(ConnectionState(V311, V311)) == ConnectionState(V311, V311)
-
-
-def test_where_a_version_has_worked_the_other_one_is_tried_once_after_each_fourth_silence():
-    _, versions = silent(connected(ConnectionState(), 0.0), 11)
-
-    assert versions == [V5, V5, V5, V311, V5, V5, V5, V5, V311, V5, V5]
+    assert versions == [V5, V311]
+    assert doubt(connected(session, 200.0), 300.0) == DOUBT - 100.0
 
 
-SILENT, OLD, FORBIDDEN = ConnackMissing("closed"), ConnectionRefused(0x84, "version"), ConnectionRefused(0x87, "no")
+def test_while_neither_version_is_answered_each_is_tried_twice():
+    assert silent(ConnectionState(), 8)[1] == [V5, V311, V311, V5, V5, V311, V311, V5]
 
 
-def test_a_guess_of_3_1_1_against_a_5_that_worked_or_is_needed_is_asked_about_before_anything_is_sent():
-    for before in (connected(ConnectionState(), 0.0), expect_newer(ConnectionState())):
-        guess = connected(silent(before, 4)[0], 200.0)
-        assert guess.asks_first
-        assert inquiry_wait(guess) == 0
-        again = connected(failed(guess, 201.0, 0.5)[0], 202.0)
-        assert again.asks_first, "it broke before the answer"
-        for answered in (inquired(again), inquiry_failed(again, OLD), inquiry_failed(again, FORBIDDEN)):
-            assert not answered.asks_first
+def test_a_silence_between_other_failures_counts_alone():
+    session = ConnectionState()
+    for now in range(100, 110):
+        session, _ = failed(session, float(now), 0.5, no_connack=now % 2 == 0)
 
-    for other in (recall(ConnectionState()), silent(ConnectionState(), 1)[0]):
-        assert doubtful(connected(other, 0.0))
-        assert not connected(other, 0.0).asks_first
-        assert inquiry_wait(connected(other, 0.0)) == INQUIRY
+    assert session.protocol == V5
 
 
-def test_a_broker_that_spoke_5_is_taken_for_an_old_one_after_it_is_silent_while_the_connection_holds():
-    """It may have gone away again, behind its proxy, after it took the connection."""
-    session = connected(silent(connected(ConnectionState(), 0.0), 4)[0], 200.0)
-    waits = []
-    while doubtful(session):
-        waits.append(inquiry_wait(session))
-        session = inquiry_failed(session, SILENT)
-        assert session.protocol == V311
+def test_an_attempt_at_the_start_may_show_an_old_broker_and_one_in_an_outage_does_not():
+    before, seen = ConnectionState(), []
+    for now in range(4):
+        after, _ = failed(before, float(now), 0.5, no_connack=True)
+        seen.append(may_be_old(before, after))
+        before = after
 
-    assert waits == [0.0, 0.8, 0.8, 0.8, INQUIRY]
-
-
-@pytest.mark.parametrize(("error", "doubt"), [(OLD, False), (SILENT, False), (FORBIDDEN, True), (OSError(), True)])
-def test_an_inquiry_a_minute_later_shows_an_old_broker_by_silence_or_its_reason_code(error, doubt):
-    session = connected(silent(ConnectionState(), 1)[0], 200.0)
-
-    assert doubtful(inquiry_failed(session, error)) is doubt
+    assert seen == [True, True, False, False]
+    assert may_be_old(ConnectionState(), refused(ConnectionState(), 0x84, 0.0, 0.5)[0])
+    lost = failed(ConnectionState(), 0.0, 0.5)[0]
+    assert not may_be_old(lost, failed(lost, 1.0, 0.5, no_connack=True)[0])
 
 
-def test_a_version_that_only_silence_led_to_is_kept_and_5_is_asked_for_once_beside_it():
-    session, _ = silent(connected(ConnectionState(), 0.0), 4)
-    session = connected(session, 200.0)
-    assert (session.protocol, doubtful(session)) == (V311, True)
+@given(st.lists(st.booleans(), max_size=40), st.floats(0, 2 * DAY))
+def test_a_broker_that_spoke_5_is_never_left_for_silence(failures, later):
+    session, now = connected(ConnectionState(), 0.0), later
+    for no_connack in failures:
+        session, wait = failed(session, now, 0.5, no_connack=no_connack)
+        now += wait
+        assert session.protocol == V5
+    assert refused(session, 0x84, now, 0.5)[0].protocol == V311
 
-    assert not doubtful(inquiry_failed(session, OLD))
-    assert inquiry_failed(session, OLD).protocol == V311
-    newer = inquired(session)
-    assert newer.protocol == V5
-    assert failed(newer, 300.0, 0.5, no_connack=True)[0].protocol == V311, "it has spoken 3.1.1"
+
+@given(
+    st.sampled_from([V5, V311]),
+    st.lists(st.sampled_from(["silent", "refused", "cut", "connected"]), max_size=40),
+    st.floats(0, DAY),
+)
+def test_a_pinned_version_is_never_left(version, happenings, pause):
+    session, now = begin(version), 0.0
+    for what in happenings:
+        now += pause
+        match what:
+            case "connected":
+                session = connected(session, now)
+                assert doubt(session, now) is None
+            case "refused":
+                session, wait = refused(session, 0x84, now, 0.5)
+                assert wait > 4
+            case _:
+                session, _ = failed(session, now, 0.5, no_connack=what == "silent")
+        assert session.protocol == version
+
+
+@given(st.lists(st.booleans(), max_size=200))
+def test_a_broker_without_an_answer_is_not_hammered(silences):
+    session, now = ConnectionState(), 0.0
+    for no_connack in silences:
+        session, wait = failed(session, now, 0.5, no_connack=no_connack)
+        assert wait >= 0.1
+        assert now < 120 or wait > 1
+        now += wait
+
+
+def guess(now=0.0):
+    """3.1.1, to which only silence had led."""
+    return connected(silent(ConnectionState(), 2)[0], now)
+
+
+def test_a_guess_of_3_1_1_is_tried_again_in_5_once_and_after_that_a_day_later():
+    newer = try_newer(guess())
+    assert (newer.protocol, doubt(newer, 0.0)) == (V5, None)
+
+    old, wait = failed(newer, DOUBT, 0.5, no_connack=True)
+    assert (old.protocol, wait) == (V311, 0.1)
+    old = connected(old, DOUBT + 1)
+    assert doubt(old, DOUBT + 1) is None
+    assert failed(old, DAY, 0.5)[0].protocol == V311
+    assert failed(old, DOUBT + 1 + DAY, 0.5)[0].protocol == V5
+
+
+def test_a_guess_that_is_cut_is_tried_again_in_5_when_its_time_has_come():
+    cut = connected(failed(guess(), 100.0, 0.5)[0], 101.0)
+
+    assert doubt(cut, 101.0) == DOUBT - 101.0
+    assert failed(cut, DOUBT - 1, 0.5)[0].protocol == V311
+    assert failed(cut, DOUBT, 0.5)[0].protocol == V5
+
+
+def test_5_that_is_tried_while_the_broker_cannot_be_reached_is_tried_until_it_answers():
+    session = failed(guess(), DOUBT, 0.5)[0]
+    for now in range(1000, 1010):
+        session, _ = failed(session, float(now), 0.5)
+
+    assert session.protocol == V5
+    assert failed(session, 1010.0, 0.5, no_connack=True)[0].protocol == V311
+    assert connected(session, 1010.0).spoke == V5
 
 
 def test_a_version_that_the_broker_asked_for_is_not_doubted():
     session, _ = refused(ConnectionState(), 0x84, 0.0, 0.5)
 
-    assert not doubtful(connected(session, 1.0))
+    assert doubt(connected(session, 1.0), 1.0) is None
 
 
 def test_a_version_that_the_user_asked_for_is_neither_doubted_nor_left_for_5():
-    session = connected(ConnectionState(V311, V311), 0.0)
+    session = connected(begin(V311), 0.0)
 
-    assert not doubtful(session)
+    assert doubt(session, 0.0) is None
     assert failed(session, 2 * DAY, 0.5)[0].protocol == V311
 
 
@@ -286,7 +309,7 @@ def test_a_broker_that_was_upgraded_is_spoken_to_in_5_at_a_reconnect_after_a_day
 
 
 def test_a_broker_that_was_not_upgraded_is_asked_again_a_day_later():
-    session = connected(ConnectionState(V311, V5), 0.0)
+    session = connected(ConnectionState(V311), 0.0)
     session, _ = failed(session, DAY + 1, 0.5)
 
     session, wait = refused(session, 0x84, DAY + 2, 0.5)
@@ -298,21 +321,17 @@ def test_a_broker_that_was_not_upgraded_is_asked_again_a_day_later():
 
 
 def test_a_broker_that_no_longer_speaks_3_1_1_is_spoken_to_in_5():
-    session = connected(ConnectionState(V311, V311), 0.0)
+    session = connected(ConnectionState(V311), 0.0)
 
     assert refused(session, 0x84, 100.0, 0.5)[0].protocol == V5
 
 
-@given(st.sampled_from([V5, V311]), st.sampled_from([V5, V311]), st.sampled_from([True, False]), st.integers(0, 30))
-def test_a_broker_of_either_version_is_found_whatever_it_was_before(before, after, answers, outage_lasts):
-    """Whatever the broker spoke before, and however long it was silent."""
-    session, now = connected(ConnectionState(before, V5), 0.0), 1000.0
-    session, _ = failed(session, now, 0.5)
-    for _ in range(outage_lasts):
-        session, wait = failed(session, now, 0.5, no_connack=True)
-        now += wait
+@given(st.sampled_from([V5, V311]), st.sampled_from([True, False]), st.integers(0, 30))
+def test_a_broker_of_either_version_is_found_at_the_start(speaks, answers, outage_lasts):
+    """However long it, or the proxy before it, was silent."""
+    session, now = silent(ConnectionState(), outage_lasts)[0], 1000.0
     attempts = 0
-    while session.protocol != after:
+    while session.protocol != speaks:
         attempts += 1
         assert attempts <= 5
         if answers:
@@ -320,6 +339,23 @@ def test_a_broker_of_either_version_is_found_whatever_it_was_before(before, afte
         else:
             session, wait = failed(session, now, 0.5, no_connack=True)
         now += wait
+
+
+@given(st.floats(0, 300), st.floats(0.5, 15), st.floats(0, 0.999))
+def test_behind_a_proxy_that_is_silent_at_first_5_is_spoken_within_a_quarter_of_an_hour_more(silence, timeout, draw):
+    session, now = ConnectionState(), 0.0
+    while now < silence:
+        now += timeout
+        session, wait = failed(session, now, draw, no_connack=True)
+        now += wait
+    began = now
+    session = connected(session, now)
+    if (after := doubt(session, now)) is not None:
+        session = connected(try_newer(session), now + after)
+        now += after
+
+    assert session.spoke == V5
+    assert now - began <= DOUBT + 0.001
 
 
 def test_a_version_that_worked_is_kept_over_cuts():

@@ -58,7 +58,7 @@ class Far:
     def acknowledged(self, packet_id, code):
         self.back(self.listener.acknowledged, packet_id, code)
 
-    def lost(self, reason, code=0, reference=None):
+    def lost(self, reason, code=0):
         self.listener.lost(reason, code)
 
     def received(self, message):

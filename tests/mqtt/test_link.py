@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 
 from leadsman import Broker, Brokers
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening
+from leadsman.errors import BrokerError, ConnackMissing, NotListening
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.connection_state import INQUIRY, PATIENT, V5, V311
-from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
+from leadsman.mqtt.connection_state import DAY, PATIENT, V5, V311
+from leadsman.mqtt.link import DOUBTED, GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import BATCH, MOST, PUBACK_TIMEOUT, SILENCE
@@ -442,78 +442,64 @@ def test_no_size_is_learned_from_a_network_that_takes_nothing(running, breaks):
     assert not here.all(MessageDropped)
 
 
-def returns_at_an_attempt_with_3_1_1(life):
-    """Lose the broker behind a proxy, and let it return for an attempt with MQTT 3.1.1."""
-    life.broker.refuse_connect = ConnackMissing("closed before CONNACK")
-    life.broker.cut()
-    for _ in range(2000):
-        life.run(0.1)
-        if life.link.session.protocol == V311:
-            life.broker.refuse_connect = None
-            return
-    raise AssertionError("3.1.1 was not tried")
+@pytest.mark.parametrize("silence", [5, 60, 240])
+def test_behind_a_proxy_that_is_silent_at_the_start_5_is_spoken_within_16_minutes(running, silence):
+    here = running()
+    here.broker.refuse_connect = ConnackMissing("closed before CONNACK")
+    here.start()
+    here.put(1)
+    here.run(silence)
+    here.broker.refuse_connect = None
+    here.run(PATIENT)
+    assert here.arrived() == [1]
+
+    here.run(16 * 60 - PATIENT)
+    here.put(2)
+    here.run(1)
+
+    assert (here.arrived(), here.link.session.protocol) == ([1, 2], V5)
+    here.run(DAY)
+    assert len(here.all(LinkUp)) <= 2
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_where_mqtt_5_has_worked_nothing_is_sent_in_3_1_1_before_the_broker_was_asked(up, old):
-    up.broker.cut()
-    up.put(1)
-    returns_at_an_attempt_with_3_1_1(up)
-    up.broker.only_v311 = "close" if old else None
-    connects, sent = [], []
+def test_where_mqtt_5_has_worked_a_silent_broker_is_asked_in_no_other_version(up):
+    up.broker.refuse_connect, asked = ConnackMissing("closed before CONNACK"), set()
 
     async def connect(packet, listener, connect=up.broker.connect):
-        sent.append(len(up.broker.messages("house/d/state")))
-        connects.append((packet.client_id, packet.protocol))
+        asked.add(packet.protocol)
         return await connect(packet, listener)
 
     up.broker.connect = connect
-    up.run(PATIENT)
-
-    assert connects == [("me", V311), *([("me-newer", V5)] * 4 if old else [("me-newer", V5), ("me", V5)])]
-    assert sent == [0] * len(connects)
-    assert up.arrived() == [1]
-    up.run(INQUIRY)
-    assert connects[-1] == (("me-newer", V5) if old else ("me", V5))
-    assert up.link.version_is_guessed is False
-
-
-def test_a_broker_that_goes_away_again_during_the_inquiry_is_not_taken_for_an_old_one(up):
-    returns_at_an_attempt_with_3_1_1(up)
-    connect, protocols = up.broker.connect, []
-
-    async def dies(packet, listener):
-        if packet.client_id != "me":
-            up.loop.call_later(0.01, up.broker.cut)
-            up.broker.refuse_connect = ConnackMissing("closed before CONNACK")
-            up.broker.connect = connect
-        else:
-            protocols.append(packet.protocol)
-        return await connect(packet, listener)
-
-    up.broker.connect = dies
-    up.put(1)
-    up.run(5)
-    assert protocols == [V311]
+    up.broker.cut()
+    up.run(3600)
     up.broker.refuse_connect = None
     up.run(PATIENT)
 
-    assert (up.arrived(), up.link.session.protocol) == ([1], V5)
+    assert asked == {V5}
+    assert up.link.up
 
 
-@pytest.mark.parametrize("error", [ConnectionRefused(0x87, "not authorised"), RuntimeError("a bug")])
-def test_an_inquiry_that_fails_otherwise_keeps_nothing_back(up, error):
-    connect = up.broker.connect
+def test_an_old_broker_that_only_hangs_up_is_asked_for_5_once_after_a_quarter_of_an_hour(running):
+    here = running()
+    here.broker.only_v311 = "close"
+    here.start()
+    here.put(1)
+    here.run(DAY / 2)
 
-    async def only_ours(packet, listener):
-        if packet.client_id != "me":
-            raise error
-        return await connect(packet, listener)
+    assert [packet.protocol for _, packet in here.broker.connects] == [V5, V5, V311, V5, V311]
+    assert here.arrived() == [1]
+    assert [event.reason for event in here.all(LinkDown)].count(DOUBTED) == 1
 
-    up.broker.connect = only_ours
-    returns_at_an_attempt_with_3_1_1(up)
-    up.put(1)
-    up.run(PATIENT)
 
-    assert (up.arrived(), up.link.session.protocol) == ([1], V311)
-    assert [fault.error for fault in up.all(AppFault)] == [error] * isinstance(error, RuntimeError)
+def test_an_app_that_needs_mqtt_5_waits_while_the_broker_is_silent(running):
+    here = running()
+    here.link.require_newer()
+    here.broker.only_v311 = "close"
+    here.start()
+    here.put(1)
+    here.run(3600)
+
+    assert {packet.protocol for _, packet in here.broker.connects} == {V5}
+    here.broker.only_v311 = None
+    here.run(PATIENT)
+    assert here.arrived() == [1]

@@ -1,12 +1,13 @@
 """The link with several brokers in memory: which one it uses, what it says of it, and what arrives there."""
 
 import asyncio
+import itertools
 import json
+import random
 
 import pytest
 
 from leadsman import Broker, Brokers
-from leadsman.errors import ConnectionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkUp, MessageDropped
 from leadsman.loop.clock import system_clock
@@ -20,17 +21,18 @@ from leadsman.testing import MemoryBroker, VirtualLoop
 
 STATUS, STATE = "house/status", "house/d/state"
 IDENTITY = ClientIdentity("me", STATUS, lambda session: json.dumps({"state": "offline"}).encode())
-BAD_PASSWORD, NOT_AUTHORIZED, USE_ANOTHER_SERVER, SERVER_MOVED = 0x86, 0x87, 0x9C, 0x9D
+BAD_PASSWORD, NOT_AUTHORIZED = 0x86, 0x87
 LONG = 2 * RETURN
 
 
 class Running:
     """A link with its brokers, in a loop of their own."""
 
-    def __init__(self, *names, follow=False):
+    def __init__(self, *names):
         self.brokers = {name: MemoryBroker() for name in ("a", "b", "c")}
-        self.references, self.loop, self.events = {}, VirtualLoop(), []
-        given = Brokers(*map(Broker, names or ("a", "b")), follow_server_reference=follow)
+        self.loop, self.events = VirtualLoop(), []
+        self.unreachable, self.reached = set(), []
+        given = Brokers(*map(Broker, names or ("a", "b")))
         self.link = self.loop.run_until_complete(self.made(given))
         self.task = self.loop.create_task(self.link.run())
 
@@ -38,15 +40,23 @@ class Running:
         clock = system_clock(self.loop)
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
-        return Link(IDENTITY, Access(given, self.connector_of), Outbox(), clock, bus)
+        return Link(IDENTITY, Access(given, self.connector_of, self.reach), Outbox(), clock, bus)
 
     def connector_of(self, broker):
-        async def connect(packet, listener):
-            if broker.host in self.references:
-                raise ConnectionRefused(USE_ANOTHER_SERVER, "use another server", self.references[broker.host])
-            return await self.brokers[broker.host].connect(packet, listener)
+        return self.brokers[broker.host].connect
 
-        return connect
+    async def reach(self, broker):
+        self.reached.append((self.loop.time(), broker.host))
+        if broker.host in self.unreachable:
+            raise TimeoutError
+
+    def stop(self, name):
+        self.brokers[name].stop()
+        self.unreachable.add(name)
+
+    def restart(self, name):
+        self.brokers[name].start()
+        self.unreachable.discard(name)
 
     def run(self, seconds):
         self.loop.run_until_complete(asyncio.sleep(seconds))
@@ -90,7 +100,7 @@ def running():
 
 def test_what_waits_goes_to_the_replacement_and_the_retained_state_with_it(running):
     life = running().run(10).put(1, 2)
-    life.brokers["a"].stop()
+    life.stop("a")
     life.put(3)
     life.run(5)
     life.put(4)
@@ -109,7 +119,7 @@ def test_the_reason_of_a_dead_letter_names_the_replacement_that_does_not_take_it
     life.run(1)
     assert life.all(MessageDropped) == []
 
-    life.brokers["a"].stop()
+    life.stop("a")
     life.run(5)
     life.link.put(Message("house/large", b"x" * 500, taken_at=1e9))
     life.run(1)
@@ -119,7 +129,7 @@ def test_the_reason_of_a_dead_letter_names_the_replacement_that_does_not_take_it
 
 def test_a_state_that_arrived_at_the_primary_is_retained_at_the_replacement_too(running):
     life = running().run(10).put(1)
-    life.brokers["a"].stop()
+    life.stop("a")
     life.run(5)
 
     assert life.brokers["b"].retained[STATE].payload == b"1"
@@ -130,7 +140,7 @@ def test_a_topic_that_the_primary_refuses_arrives_at_the_replacement_without_its
     life.brokers["a"].refusals[STATE] = NOT_AUTHORIZED
     life.put(1).run(40)
     assert "refused" in life.link.last_error
-    life.brokers["a"].stop()
+    life.stop("a")
     life.run(3)
 
     assert life.where == "b"
@@ -169,7 +179,7 @@ def test_the_events_name_the_broker_only_if_there_are_several(running):
     one, two = running("a"), running("a", "b")
     for life in (one, two):
         life.run(10)
-        life.brokers["a"].stop()
+        life.stop("a")
         life.run(5)
 
     assert [event.broker for event in two.all(LinkUp)] == ["mqtt://a:1883", "mqtt://b:1883"]
@@ -179,7 +189,7 @@ def test_the_events_name_the_broker_only_if_there_are_several(running):
 
 def test_a_break_is_counted_once(running):
     life = running().run(10)
-    life.brokers["a"].stop()
+    life.stop("a")
     life.run(5)
 
     assert (life.link.connects, life.link.breaks) == (2, 1)
@@ -193,10 +203,10 @@ def test_a_session_that_an_earlier_connection_left_at_another_broker_is_not_resu
     life.brokers["a"].cut()
     life.run(10)
     assert (life.where, life.link.resumed) == ("a", True)
-    life.brokers["a"].stop()
+    life.stop("a")
     life.run(5)
     assert (life.where, life.link.resumed) == ("b", False)
-    life.brokers["a"].start()
+    life.restart("a")
     life.run(LONG)
 
     assert (life.where, life.link.resumed) == ("a", False)
@@ -205,9 +215,9 @@ def test_a_session_that_an_earlier_connection_left_at_another_broker_is_not_resu
 class TestReturn:
     def test_the_app_goes_back_to_the_primary_when_it_accepts_connections_again(self, running):
         life = running().run(10)
-        life.brokers["a"].stop()
+        life.stop("a")
         life.run(10)
-        life.brokers["a"].start()
+        life.restart("a")
         life.put(1).run(LONG)
         life.put(2)
 
@@ -217,71 +227,58 @@ class TestReturn:
 
     def test_the_replacement_is_used_until_then_and_says_offline_afterwards(self, running):
         life = running().run(10)
-        life.brokers["a"].stop()
+        life.stop("a")
         life.run(LONG)
         assert life.where == "b"
-        life.brokers["a"].start()
+        life.restart("a")
         life.run(LONG)
 
         assert json.loads(life.brokers["b"].retained[STATUS].payload)["state"] == "offline"
 
-    def test_the_primary_is_asked_with_a_client_id_of_its_own_and_without_a_will(self, running):
+    def test_the_primary_is_tried_every_ten_minutes_without_mqtt(self, running):
         life = running().run(10)
-        life.brokers["a"].stop()
-        life.run(LONG)
+        life.stop("a")
+        life.run(3600)
 
-        asked = {
-            (packet.client_id, packet.will_topic, packet.session_expiry) for _, packet in life.brokers["a"].connects
-        }
-        assert ("me-primary", None, 0) in asked
+        gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(life.reached)]
+        assert {host for _, host in life.reached} == {"a"}
+        assert all(0.9 * RETURN <= gap <= 1.1 * RETURN for gap in gaps)
+        assert len(life.brokers["b"].connects) == 1
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_every_app_is_back_at_a_primary_that_restarts_within_twelve_minutes(self, running, seed):
+        dice = random.Random(seed)
+        random.seed(seed)
+        life = running("a", "b", "c").run(dice.uniform(1, 100))
+        life.stop("a")
+        life.run(20)
+        life.restart("a")
+        life.run(12 * 60)
+
+        assert life.where == "a"
 
     def test_what_is_in_flight_then_is_sent_to_the_primary_and_not_blamed(self, running, monkeypatch):
         monkeypatch.setattr(broker_choice, "return_wait", lambda choice, draw: 20.0)
         life = running().run(10)
-        life.brokers["a"].stop()
+        life.stop("a")
         life.run(15)
         for broker in life.brokers.values():
             broker.lose_acknowledgements = True
         life.put(1, 2)
-        life.brokers["a"].start()
+        life.restart("a")
         assert life.link.outbox.in_flight == 2
         life.run(8)
 
         assert (life.where, life.at("a")) == ("a", [1, 2])
         assert not life.link._window._suspects.searching
 
-    def test_a_primary_that_refuses_the_app_is_not_gone_back_to(self, running):
+    def test_a_primary_that_refuses_the_app_is_tried_ever_less_often_and_costs_seconds(self, running):
         life = running()
         life.brokers["a"].refuse_connect = BAD_PASSWORD
-        life.run(3 * LONG)
+        life.run(86_400)
 
         assert life.where == "b"
-        assert len(life.brokers["b"].connects) == 1
-
-
-class TestServerReference:
-    def test_it_is_followed_if_that_is_allowed(self, running):
-        life = running("a", "b", follow=True)
-        life.references["a"] = "c"
-        life.put(1).run(2)
-
-        assert life.where == "c"
-        assert life.at("c") == [1]
-
-    def test_else_the_next_broker_of_the_list_is_used(self, running):
-        life = running("a", "b")
-        life.references["a"] = "c"
-        life.run(2)
-
-        assert life.where == "b"
-
-    def test_a_broker_that_sends_the_app_away_later_is_left_at_once(self, running):
-        life = running("a", "b").run(10)
-        for connection in list(life.brokers["a"]._clients.values()):
-            connection.end("server moved", will=False, code=SERVER_MOVED)
-        life.run(1)
-
-        assert life.where == "b"
+        assert 24 <= len(life.brokers["b"].connects) <= 32
 
 
 def test_a_client_id_in_use_is_reported_and_not_avoided_at_another_broker(running):

@@ -10,7 +10,7 @@ class Listener:
     def acknowledged(self, packet_id, code):
         pass
 
-    def lost(self, reason, code=0, reference=None):
+    def lost(self, reason, code=0):
         pass
 
     def received(self, message):

@@ -792,11 +792,10 @@ def test_a_wrong_broker_of_a_list_is_named_with_its_origin(here):
 
 def test_the_list_is_shown_without_passwords(here):
     app = App("house")
-    app.load(here.file("[mqtt]\nurl = ['mqtt://u:hunter2@a', 'mqtt://b']\nfollow_server_reference = true").where())
+    app.load(here.file("[mqtt]\nurl = ['mqtt://u:hunter2@a', 'mqtt://b']").where())
 
     rows = {row.path: row.value for row in app.setup.rows}
     assert rows["mqtt.url"] == "['mqtt://***@a', 'mqtt://b']"
-    assert rows["mqtt.follow_server_reference"] == "True"
 
 
 def test_a_text_with_several_brokers_is_shown_without_passwords(here):
@@ -805,13 +804,6 @@ def test_a_text_with_several_brokers_is_shown_without_passwords(here):
 
     (row,) = app.setup.rows
     assert row.value == "['mqtt://***@a', 'mqtt://***@b']"
-
-
-def test_following_a_server_reference_is_a_setting(here):
-    app = App("house")
-    app.load(here.where(MQTT__FOLLOW_SERVER_REFERENCE="yes"))
-
-    assert app.brokers.follow_server_reference
 
 
 def test_the_password_may_come_apart_from_the_url(here):

@@ -7,8 +7,12 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 
+import mqtt5
 import pytest
 
+from leadsman.testing import Mosquitto
+from leadsman.testing.mosquitto import free_port
+from leadsman_rigs.byte_broker import ByteBroker
 from leadsman_rigs.nats_server import NatsServer
 from leadsman_rigs.processes import HEADER, Process
 
@@ -60,6 +64,13 @@ def start_node(tmp_path, mosquitto):
 def nats():
     with NatsServer() as server:
         yield server
+
+
+def until(condition, seconds=90.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
 
 
 def fence_of(message):
@@ -154,3 +165,36 @@ def test_three_nodes_share_the_devices_and_take_over_from_each_other(start_node,
     handed_over = readings.wait_until_read(("three",), asked) - asked
     assert code == 0
     assert handed_over <= 1.0
+
+
+def test_a_node_behind_a_proxy_that_is_silent_at_the_start_waits_and_never_speaks_the_old_version(
+    tmp_path, nats, listen
+):
+    """Without its token a message could not be told from one of a node that lost the device."""
+    port, greetings = free_port(), []
+
+    def silent(peer):
+        greetings.append(peer.packet())  # none of a CONNECT of 3.1.1, which has no token
+
+    with running(tmp_path, f"mqtt://127.0.0.1:{port}") as start:
+        with ByteBroker(silent, port=port) as broker:
+            node = start("one", nats.url)
+            until(lambda: len(greetings) >= 5)
+        assert broker.connections == len(greetings)
+        with Mosquitto(port=port) as mosquitto:
+            readings = Readings(listen(mosquitto.port))
+            until(lambda: readings.all())
+            assert node.process.poll() is None
+    assert "MQTT 3.1.1" not in node.log
+
+
+def test_a_node_whose_broker_refuses_mqtt_5_at_the_start_ends_with_the_code_of_a_wrong_setting(tmp_path, nats):
+    def refuses(peer):
+        peer.packet()
+        peer.send(mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.UNSUPPORTED_PROTOCOL_VERSION))
+
+    with ByteBroker(refuses) as broker, running(tmp_path, broker.url) as start:
+        node = start("one", nats.url)
+        assert node.process.wait(60) == 78
+
+    assert "a cluster needs MQTT 5" in node.log

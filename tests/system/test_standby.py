@@ -348,10 +348,6 @@ def test_the_outbox_of_a_node_that_lost_the_broker_is_sent_when_it_is_active_aga
         (["standby.enabled=maybe"], "standby.enabled: 'maybe' is neither true nor false; write one of them"),
         (["standby.tttl=3s"], "standby.tttl"),
         (["standby.enabled=true", "mqtt.url=mqtt://a,mqtt://b"], "standby: the app has 2 brokers"),
-        (
-            ["standby.enabled=true", "mqtt.url=mqtt://a", "mqtt.follow_server_reference=true"],
-            "standby: a broker that sends nodes elsewhere would let two be active; leave follow_server_reference out",
-        ),
     ],
 )
 def test_wrong_settings_are_named_errors(tmp_path, capsys, monkeypatch, arguments, message):

@@ -1,15 +1,12 @@
 """The connection of an app and the variables that it sees. Dry runs have `tests/integration/test_dry_run.py`."""
 
-import functools
-import gc
 import os
 import subprocess
 import sys
 
 import pytest
 
-from leadsman import App, Broker, Brokers
-from leadsman.errors import ConnectionRefused
+from leadsman import App
 from leadsman.mqtt import client
 from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import MemoryBroker, VirtualLoop
@@ -60,25 +57,6 @@ def test_a_connection_that_is_given_stands_for_all_brokers_and_the_network_is_no
     served(app_at(["mqtt://a", "mqtt://b"]), 3, connect=broker.connect, environment={"STATE_DIRECTORY": str(tmp_path)})
 
     assert broker.retained["house/boiler/state"].json == {"degrees": 60}
-
-
-def test_of_the_connectors_to_brokers_that_others_name_few_are_kept(network, tmp_path):
-    tried, kept = set(), []
-
-    async def connect(broker, packet, listener):
-        tried.add(broker.host)
-        if len(tried) == 30:
-            made = [each for each in gc.get_objects() if isinstance(each, functools.partial)]
-            kept.extend(each for each in made if any(isinstance(argument, Broker) for argument in each.args))
-            app.stop()
-        raise ConnectionRefused(0x9C, "use another server", f"named{len(tried)}:1883")
-
-    network(connect)
-    app = app_at(Brokers(Broker("a"), follow_server_reference=True))
-
-    served(app, 3600, environment={"STATE_DIRECTORY": str(tmp_path)})
-
-    assert 0 < len(kept) <= 4
 
 
 def test_certificates_that_are_not_verified_are_warned_of(network, caplog, tmp_path):

@@ -411,17 +411,17 @@ class _Client(aiomqtt.Client):
             super()._on_disconnect(client, userdata, flags, reason_code, properties)
         elif flags.is_disconnect_packet_from_server:
             reference, reason = (getattr(properties, name, None) for name in ("ServerReference", "ReasonString"))
-            self._broken(diagnosis.disconnected(reason_code.value, reference, reason), reason_code.value, reference)
+            self._broken(diagnosis.disconnected(reason_code.value, reference, reason), reason_code.value)
         else:
             self._broken("the connection was lost")
 
-    def _broken(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+    def _broken(self, reason: str, code: int = 0) -> None:
         if self._given_up:
             return
         if not self._connected.done():
             self._connected.set_exception(ConnackMissing(reason))
         elif self._connected.exception() is None:
-            self._listener.lost(reason, code, reference)
+            self._listener.lost(reason, code)
 
     def _on_publish(
         self, client: paho.Client, userdata: object, mid: int, reason_code: ReasonCode, properties: Properties

@@ -23,7 +23,6 @@ _PROTOCOLS = ("5.0", "3.1.1")
 LARGEST_FILE = 16 * 2**20
 """Bytes of a file of certificates. Those of all authorities have some 200 kB."""
 DEFAULT_URL = "mqtt://localhost:1883"
-FOLLOW = "follow_server_reference"
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
@@ -72,7 +71,7 @@ class Broker(Value):
         password: text or a `SecretStr`, which is hidden from now on; None where the broker wants none.
         path: of a WebSocket, or of a unix socket.
         tls: certificates, for ``mqtts`` and ``wss``.
-        protocol: the MQTT version to try first, ``5.0`` or ``3.1.1``. The other one is tried if the broker demands it.
+        protocol: the only MQTT version to try, ``5.0`` or ``3.1.1``. None: 5.0, or else 3.1.1.
     """
 
     __slots__ = ("host", "password", "path", "port", "protocol", "scheme", "tls", "username")
@@ -83,7 +82,7 @@ class Broker(Value):
     password: Secret | None
     path: str
     tls: Tls
-    protocol: str
+    protocol: str | None
 
     def __init__(
         self,
@@ -95,11 +94,11 @@ class Broker(Value):
         password: str | SecretValue | None = None,
         path: str = "/mqtt",
         tls: Tls = _SYSTEM_TLS,
-        protocol: str = "5.0",
+        protocol: str | None = None,
     ) -> None:
         if scheme not in PORTS:
             raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws, wss or mqtt+unix")
-        if protocol not in _PROTOCOLS:
+        if protocol is not None and protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
         _check_host(host, "the broker's host")
         if scheme != _UNIX and not _is_port(port):
@@ -107,6 +106,11 @@ class Broker(Value):
         secret = secret_or_none("the broker's password", password)
         self._hold(host=host, port=port, scheme=scheme, username=username, password=secret, path=path)
         self._hold(tls=tls, protocol=protocol)
+
+    @property
+    def version(self) -> str:
+        """The MQTT version to try first."""
+        return self.protocol or "5.0"
 
     @property
     def encrypted(self) -> bool:
@@ -200,7 +204,7 @@ class Broker(Value):
                 extra.get("key"),
                 insecure=extra.get("insecure", "").lower() in _TRUE,
             ),
-            protocol=extra.get("protocol", "5.0"),
+            protocol=extra.get("protocol"),
         )
 
     @classmethod
@@ -219,10 +223,6 @@ class Broker(Value):
         tls = str(section.get("tls", "")).lower() in _TRUE
         host, port = str(section.get("host", "localhost")), int(str(section.get("port", 8883 if tls else 1883)))
         return cls(host, port, "mqtts" if tls else "mqtt").completed(texts)
-
-    def moved(self, host: str, port: int) -> Self:
-        """A broker elsewhere that is reached as this one is: with the same scheme, credentials and certificates."""
-        return self._replace_fields(host=host, port=port)
 
     def completed(self, texts: Mapping[str, str]) -> Self:
         """This broker, with the texts for what its URL does not have."""
@@ -249,8 +249,6 @@ def check_key(key: str, value: object) -> None:
         InvalidValue, InvalidType: it names the key.
     """
     match key:
-        case "follow_server_reference" if str(value).lower() not in (*_TRUE, *_FALSE):
-            raise InvalidValue(f"mqtt.{key} is {value!r}; write true or false")
         case "host":
             _check_host(value, "mqtt.host")
         case "port" if not str(value).isdecimal() or len(str(value)) > 5 or not 0 < int(str(value)) < 65536:
@@ -304,24 +302,21 @@ class Brokers(Value):
 
     Args:
         brokers: the primary and its replacements, in the order in which they are tried.
-        follow_server_reference: whether the app goes where a broker sends it (MQTT 5 §4.11, Server Reference). It takes
-            the user name and the password along, and keeps TLS if it has TLS.
 
     Raises:
         InvalidValue: there is no broker, or one of them twice.
     """
 
-    __slots__ = ("all", "follow_server_reference")
+    __slots__ = ("all",)
     all: tuple[Broker, ...]
-    follow_server_reference: bool
 
-    def __init__(self, *brokers: Broker, follow_server_reference: bool = False) -> None:
+    def __init__(self, *brokers: Broker) -> None:
         if not brokers:
             raise InvalidValue(f"the list of brokers is empty; write a URL such as {DEFAULT_URL!r}")
         for number, broker in enumerate(brokers, 1):
             if any(same(broker, other) for other in brokers[: number - 1]):
                 raise InvalidValue(f"broker {number} of {len(brokers)} is {broker} again; write each broker once")
-        self._hold(all=brokers, follow_server_reference=follow_server_reference)
+        self._hold(all=brokers)
 
     @property
     def primary(self) -> Broker:
@@ -361,12 +356,8 @@ class Brokers(Value):
         Raises:
             InvalidValue, InvalidType: it names the key.
         """
-        follow = section.get(FOLLOW, False)
-        check_key(FOLLOW, follow)
-        rest = {key: value for key, value in section.items() if key != FOLLOW}
-        urls = split(rest["url"]) if "url" in rest else [None]
-        brokers = [Broker.from_section(rest if url is None else {**rest, "url": url}) for url in urls]
-        return cls(*brokers, follow_server_reference=str(follow).lower() in _TRUE)
+        urls = split(section["url"]) if "url" in section else [None]
+        return cls(*(Broker.from_section(section if url is None else {**section, "url": url}) for url in urls))
 
 
 def same(broker: Broker, other: Broker) -> bool:
@@ -482,5 +473,4 @@ def with_credentials(declared: Brokers, entries: Mapping[str, SettingEntry]) -> 
         except ConfigurationError as error:
             raise type(error)(f"{error} (from {entry.origin})") from None
     found = {key: str(entry.value) for key, entry in given.items()}
-    brokers = [each.completed(found) for each in declared.all]
-    return Brokers(*brokers, follow_server_reference=declared.follow_server_reference)
+    return Brokers(*(each.completed(found) for each in declared.all))

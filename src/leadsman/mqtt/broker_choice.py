@@ -3,16 +3,15 @@
 ============================  ====================================================================
 what happened                 what follows
 ============================  ====================================================================
-a connection that worked      the same broker once more, since most breaks are short
-is cut
+a connection that worked      the same broker once more, since most breaks are short; if that fails,
+is cut                        the list from its top
 it acknowledges nothing, or   the next broker of the list, in 0.1–0.8 s; the first one after the
 cannot be reached, or         last one. A broker is passed over until its own wait is over (see
 refuses the connection        `connection_state`); if all of them wait, the first to be due is next
-it names another broker       that one, if that is allowed, else as a refusal; after it fails, the
-(Server Reference)            list is tried from its beginning
 the client id is in use       the same broker: at another one the clash would only be hidden
-a replacement works           the primary is asked every 5 minutes whether it accepts connections,
-                              and gets the app back; less often if it kept the app for less than that
+a replacement works           a TCP or TLS connection to the primary is tried every 10 minutes, or up
+                              to an hour if returns did not last; if it stands, the app connects from
+                              the top
 ============================  ====================================================================
 
 With one broker, all of this is the wait of `connection_state`. Pure: `now` is monotonic seconds and `draw` uniform in
@@ -20,21 +19,14 @@ With one broker, all of this is the wait of `connection_state`. Pure: `now` is m
 """
 
 import math
-import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.mqtt import connection_state
-from leadsman.mqtt.broker import PORTS, Broker, Brokers, same
+from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.connection_state import QUICK, ConnectionState
 
-MOST_HOPS = 3
-"""Brokers that send the app on, one after the other, before it goes back to its list: they may name each other."""
-RETURN, RETURN_SELDOM = 300.0, 3600.0
-"""Seconds: how often the primary is asked while a replacement works, at most and at least."""
-_REFERENCE = re.compile(
-    r"(?:(?P<scheme>[a-z+]+)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>\d{1,5}))?"
-)
+RETURN, RETURN_SELDOM = 600.0, 3600.0
+"""Seconds: how often the primary is tried while a replacement works, at most and at least."""
 
 
 class Candidate(NamedTuple):
@@ -52,12 +44,9 @@ class BrokerChoice(NamedTuple):
     """The brokers, and which of them is in use or tried."""
 
     candidates: tuple[Candidate, ...]
-    """Those of the list, and at the end the one that a Server Reference named, if there is one."""
-    listed: int
-    follow: bool
     current: int = 0
-    hops: int = 0
-    """Server References followed since the list, or since a connection that worked."""
+    worked: bool = False
+    """Whether the current broker accepted a connection since it was chosen."""
     away_since: float | None = None
     """Monotonic seconds of the first failure since the last connection that settled, at any broker."""
     returns: int = 0
@@ -86,8 +75,6 @@ class Ended(NamedTuple):
     """Whether the connection had lasted for some seconds."""
     stay: bool = False
     """Whether the same broker is tried once more."""
-    reference: str | None = None
-    """The Server Reference of the broker."""
     back: bool = False
     """Whether a replacement was left because the primary accepts connections."""
     cheap: bool = False
@@ -100,27 +87,18 @@ class Ended(NamedTuple):
 
 def first(brokers: Brokers) -> BrokerChoice:
     """The choice at the start: the primary."""
-    return BrokerChoice(tuple(map(_candidate, brokers)), len(brokers), brokers.follow_server_reference)
+    return BrokerChoice(tuple(Candidate(each, connection_state.begin(each.protocol)) for each in brokers))
 
 
-def recall(choice: BrokerChoice, versions: Mapping[str, str]) -> BrokerChoice:
-    """The choice at the start, with the brokers that spoke the old version of MQTT in the last run."""
-    found = (
-        each._replace(session=connection_state.recall(each.session)) if str(each.broker) in versions else each
-        for each in choice.candidates
-    )
-    return choice._replace(candidates=tuple(found))
-
-
-def expect_newer(choice: BrokerChoice) -> BrokerChoice:
+def require_newer(choice: BrokerChoice) -> BrokerChoice:
     """The choice at the start, where the app needs what only MQTT 5 has."""
-    expected = (each._replace(session=connection_state.expect_newer(each.session)) for each in choice.candidates)
-    return choice._replace(candidates=tuple(expected))
+    required = (each._replace(session=ConnectionState(pinned=True)) for each in choice.candidates)
+    return choice._replace(candidates=tuple(required))
 
 
 def connected(choice: BrokerChoice) -> BrokerChoice:
     """The current broker accepted the connection."""
-    return _replace_current(choice, choice.candidates[choice.current]._replace(error=None))
+    return _replace_current(choice, choice.candidates[choice.current]._replace(error=None))._replace(worked=True)
 
 
 def after(
@@ -133,69 +111,31 @@ def after(
     """
     since = now if ended.settled or choice.away_since is None else choice.away_since
     left = choice.candidates[choice.current]._replace(session=session, due=now + ended.wait, error=ended.reason)
-    choice = _replace_current(choice, left)._replace(away_since=since, hops=0 if ended.stay else choice.hops)
+    choice = _replace_current(choice, left)._replace(away_since=since)
     if choice.current == 0 and ended.settled and now - choice.back_at >= RETURN:
         choice = choice._replace(returns=0)
     if ended.back:
-        return _return_to_primary(choice, now), 0.0
-    soon = QUICK[0] + (QUICK[1] - QUICK[0]) * draw
-    if ended.reference is not None and choice.follow and choice.hops < MOST_HOPS:
-        named = named_by(choice.broker, ended.reference)
-        if named is not None:
-            return _sent_to(choice, named), soon
+        return choice._replace(current=0, worked=False, returns=choice.returns + 1, back_at=now), 0.0
     if ended.stay:
         return choice, ended.wait
-    listed, current = choice.listed, choice.current
-    others = range(listed) if current >= listed else [*range(current + 1, listed), *range(current)]
-    choice = choice._replace(candidates=choice.candidates[:listed], hops=0)
+    count, current = len(choice.candidates), choice.current
+    others = [each for each in range(count) if each != current]
+    if not choice.worked:
+        others = [*range(current + 1, count), *range(current)]
+    choice = choice._replace(worked=False)
     ready = next((each for each in others if choice.candidates[each].due <= now), None)
     if ready is not None:
-        return choice._replace(current=ready), soon
-    order = [*others, current] if current < listed else [*others]
-    following = min(order, key=lambda each: choice.candidates[each].due)
+        return choice._replace(current=ready), QUICK[0] + (QUICK[1] - QUICK[0]) * draw
+    following = min([*others, current], key=lambda each: choice.candidates[each].due)
     return choice._replace(current=following), choice.candidates[following].due - now
 
 
 def return_wait(choice: BrokerChoice, draw: float) -> float:
-    """Seconds until the primary is asked whether it accepts connections, drawn so that not all apps do so at once."""
-    return min(RETURN * 2.0 ** min(choice.returns, 10), RETURN_SELDOM) * (0.8 + 0.4 * draw)
-
-
-def named_by(broker: Broker, reference: str) -> Broker | None:
-    """The first broker of a Server Reference that can be reached as this one is: with its credentials, and with TLS
-    only if it has TLS. None if there is none (MQTT 5 §4.11: ``host:port``, several with white space between)."""
-    if broker.unix:
-        return None
-    for each in reference.split():
-        found = _REFERENCE.fullmatch(each)
-        if found is None or found["scheme"] not in (None, broker.scheme):
-            continue
-        port = int(found["port"] or PORTS[broker.scheme])
-        if 0 < port < 65536 and not same(other := broker.moved(found["host"].strip("[]"), port), broker):
-            return other
-    return None
-
-
-def _candidate(broker: Broker) -> Candidate:
-    return Candidate(broker, ConnectionState(broker.protocol, broker.protocol))
-
-
-def _return_to_primary(choice: BrokerChoice, now: float) -> BrokerChoice:
-    """The choice of the primary, in spite of a replacement that works."""
-    candidates = choice.candidates[: choice.listed]
-    return choice._replace(candidates=candidates, current=0, hops=0, returns=choice.returns + 1, back_at=now)
+    """Seconds until the primary is tried again, drawn so that not all apps do so at once."""
+    return min(RETURN * 2.0 ** min(choice.returns, 10), RETURN_SELDOM) * (0.9 + 0.2 * draw)
 
 
 def _replace_current(choice: BrokerChoice, candidate: Candidate) -> BrokerChoice:
     """The choice with another state of its current candidate."""
     before, behind = choice.candidates[: choice.current], choice.candidates[choice.current + 1 :]
     return choice._replace(candidates=(*before, candidate, *behind))
-
-
-def _sent_to(choice: BrokerChoice, broker: Broker) -> BrokerChoice:
-    """The choice of a broker that another one named: one of the list, or one at its end."""
-    listed, hops = choice.candidates[: choice.listed], choice.hops + 1
-    known = next((number for number, each in enumerate(listed) if same(each.broker, broker)), None)
-    if known is not None:
-        return choice._replace(candidates=listed, current=known, hops=hops)
-    return choice._replace(candidates=(*listed, _candidate(broker)), current=choice.listed, hops=hops)

@@ -117,7 +117,6 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._over = False
-        self._reference: str | None = None
         self._out: list[bytes] = []
         self._flush_due = self._paused = self._deaf = False
         self._owed = 0
@@ -295,7 +294,6 @@ class CodecConnection(asyncio.BufferedProtocol):
 
     def disconnected(self, code: int, reference: str | None, reason: str | None) -> None:
         """See `PacketHandler`."""
-        self._reference = reference
         self._end(diagnosis.disconnected(code, reference, reason), code)
 
     def _next_id(self) -> int:
@@ -396,7 +394,7 @@ class CodecConnection(asyncio.BufferedProtocol):
             self._accepted.set_exception(error or diagnosis.no_connack(self._broker, reason))
             self._accepted.exception()  # nobody may wait for it any more
         elif not self._accepted.cancelled():
-            self._listener.lost(reason, code, self._reference)
+            self._listener.lost(reason, code)
 
 
 async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:

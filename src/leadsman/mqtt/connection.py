@@ -105,9 +105,8 @@ class ConnectionListener(Protocol):
         """PUBACK, with its reason code; 0x80 and above are refusals, which MQTT 3.1.1 cannot express."""
         ...
 
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
-        """The connection was lost. `code` is the reason code of the broker's DISCONNECT. `reference` is its Server
-        Reference, the broker to use instead (MQTT 5 §4.11)."""
+    def lost(self, reason: str, code: int = 0) -> None:
+        """The connection was lost. `code` is the reason code of the broker's DISCONNECT."""
         ...
 
     def received(self, message: Received) -> None:

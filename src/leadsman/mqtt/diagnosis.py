@@ -123,7 +123,7 @@ def refused(broker: Broker, code: int, reference: str | None = None, reason: str
     """The broker answered CONNECT with a refusal, a Server Reference and a Reason String."""
     advice = _CONNACK.get(code, "the broker's log says why")
     more = _describe_properties(reference, reason)
-    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){more}", reference, reason)
+    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){more}", reason)
 
 
 def disconnected(code: int, reference: str | None = None, reason: str | None = None) -> str:

@@ -4,7 +4,7 @@ brokers it uses the one that works; see `leadsman.mqtt.broker_choice`."""
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from leadsman.errors import (
@@ -16,7 +16,7 @@ from leadsman.errors import (
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, MessageRepeated, SubscriptionFailed
 from leadsman.loop.clock import Clock
-from leadsman.mqtt import broker_choice, connection_state
+from leadsman.mqtt import broker_choice, connection_state, transport
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.broker_choice import Ended
 from leadsman.mqtt.broker_session import Arrival, BrokerSession
@@ -161,14 +161,10 @@ class Subscriptions:
         self._events.emit(SubscriptionFailed(topic_filter, reason))
 
 
-BACK = "the primary accepts connections again"
+BACK = "the primary can be reached again"
 """The reason for leaving a replacement."""
-INQUIRY = "-primary"
-"""Ends the client id of the connection that asks whether the primary is back, so that it takes no session over."""
-NEWER_VERSION = "the broker speaks MQTT 5"
-"""The reason for leaving a connection of MQTT 3.1.1."""
-NEWER = "-newer"
-"""Ends the client id of the connection that asks for MQTT 5, as `INQUIRY` does."""
+DOUBTED = "only silence had led to MQTT 3.1.1"
+"""The reason for leaving a connection of MQTT 3.1.1, to try MQTT 5 once."""
 RECORD = 1.0
 """Seconds for the disk to take the record of the subscriptions before the app subscribes without it."""
 GOODBYE_TO_FROZEN = 0.02
@@ -205,20 +201,6 @@ class _Lost(NamedTuple):
 
     reason: str
     code: int = 0
-    reference: str | None = None
-
-
-class _Inquiry:
-    """The listener of a connection that is closed at once."""
-
-    def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `ConnectionListener`."""
-
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
-        """See `ConnectionListener`."""
-
-    def received(self, message: Received) -> None:
-        """See `ConnectionListener`."""
 
 
 class Link:
@@ -246,8 +228,6 @@ class Link:
         """The library of the latest connection; None before the first one."""
         self.held = False
         """Whether nothing is sent before `release`."""
-        self.on_old_version: Callable[[], object] = lambda: None
-        """Called when the broker, which was asked for MQTT 5 beside its connection, speaks 3.1.1 only."""
         self.record: SubscriptionRecord | None = None
         """Remembers the subscriptions over a restart; None if nothing does, so that this process begins new sessions.
         """
@@ -264,13 +244,14 @@ class Link:
         self._moved = False
         self._identity = identity
         self._connector = access.connector
+        self._reach = access.reach
         self._clock = clock
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[_Lost] = self._loop.create_future()
         self._subscribing: asyncio.Task[None] | None = None
         self._returning: asyncio.Task[None] | None = None
-        self._inquiring: asyncio.Task[None] | None = None
+        self._doubting: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
 
     @property
@@ -301,18 +282,13 @@ class Link:
         return self._window.largest
 
     @property
-    def version_is_guessed(self) -> bool:
-        """Whether the broker speaks 3.1.1, and only silence had led to that."""
-        return connection_state.doubtful(self.session)
-
-    @property
     def last_error(self) -> str | None:
         """The fault of the connection, the prefix, a subscription, a topic whose messages the broker does not take or
         were lost lately, or the will."""
         return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
 
     def _must_wait(self) -> bool:
-        return self.held or self.session.asks_first > 0 or self.subscriptions.go_first
+        return self.held or self.subscriptions.go_first
 
     @property
     def _no_will(self) -> str | None:
@@ -339,15 +315,9 @@ class Link:
         """``"receive_maximum"`` while readings wait because the broker allows no more messages in flight, else None."""
         return self._window.limited_by
 
-    def recall(self, versions: Mapping[str, str]) -> None:
-        """Begin with the versions of MQTT that brokers spoke in the last run, by address. Call it before `run`."""
-        self.choice = broker_choice.recall(self.choice, versions)
-        self.session = self.choice.session
-
-    def expect_newer(self) -> None:
-        """Take no single silence for a sign of an old broker: a fencing token needs MQTT 5, and a broker that starts is
-        silent, too. Call it before `run`."""
-        self.choice = broker_choice.expect_newer(self.choice)
+    def require_newer(self) -> None:
+        """Speak nothing but MQTT 5, before `run`: what is sent needs it."""
+        self.choice = broker_choice.require_newer(self.choice)
         self.session = self.choice.session
 
     def piled_up(self) -> bool:
@@ -438,10 +408,10 @@ class Link:
         """See `ConnectionListener`."""
         self._window.acknowledged(packet_id, code)
 
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
         if not self._lost.done():
-            self._lost.set_result(_Lost(reason, code, reference))
+            self._lost.set_result(_Lost(reason, code))
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`. A message that comes again is no new one."""
@@ -476,9 +446,9 @@ class Link:
         else:
             self.session, wait = connection_state.failed(self.session, now, draw)
         reason, topic = self._explain(clean(lost.reason), lost.code, broken)
-        works = (settled or useful) and lost.reason != SILENT and lost.code not in connection_state.ELSEWHERE
+        works = (settled or useful) and lost.reason != SILENT
         stay = works or lost.code == connection_state.SESSION_TAKEN_OVER
-        return Ended(reason, wait, settled, stay, lost.reference, back=lost.reason == BACK, topic=topic)
+        return Ended(reason, wait, settled, stay, back=lost.reason == BACK, topic=topic)
 
     async def _connect(self) -> Connection | Ended:
         """Connect, with the MQTT version that the broker probably speaks."""
@@ -497,15 +467,13 @@ class Link:
                 self.session, wait = connection_state.not_connected(before, error, now(), draw())
                 self.refusal = error.code if isinstance(error, ConnectionRefused) else None
                 self.not_listening = error.address if isinstance(error, NotListening) else None
-                old = connection_state.tries_another_version(before, self.session)
+                old = connection_state.may_be_old(before, self.session)
                 reason = clean(error.without_hint()) if old else self._reason(error)
-                reference, other_version = None, False
-                if isinstance(error, ConnectionRefused):
-                    reference = error.reference
-                    other_version = error.code == connection_state.UNSUPPORTED_VERSION and self.session.refusals == 1
+                unsupported = self.refusal == connection_state.UNSUPPORTED_VERSION
+                other_version = unsupported and not before.pinned and self.session.refusals == 1
                 cheap = isinstance(error, NotListening)
                 version = self.session.protocol if old else None
-                return Ended(reason, wait, stay=other_version, reference=reference, cheap=cheap, version=version)
+                return Ended(reason, wait, stay=other_version, cheap=cheap, version=version)
             self.session = connection_state.connected(self.session, now())
             kept.connected(present=connection.connack.session_present)
             return connection
@@ -519,7 +487,7 @@ class Link:
 
     def _reason(self, error: BrokerError) -> str:
         """The reason of a failed attempt. Advice about the URL is left out once it has worked."""
-        return clean(error.without_hint() if self.session.worked else str(error))
+        return clean(error.without_hint() if self.session.spoke is not None else str(error))
 
     def _explain(self, reason: str, code: int, broken: Broken) -> tuple[str, str | None]:
         """Why the connection ended, as far as it is known, and the topic that it broke on."""
@@ -548,9 +516,9 @@ class Link:
         if self.subscriptions.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
         if self.choice.current:
-            self._returning = self._loop.create_task(self._ask_primary())
-        if connection_state.doubtful(self.session):
-            self._inquiring = self._loop.create_task(self._ask_newer())
+            self._returning = self._loop.create_task(self._try_primary())
+        if (after := connection_state.doubt(self.session, self._clock.monotonic())) is not None:
+            self._doubting = self._loop.call_later(after, self._try_newer)
 
     def _settled(self) -> None:
         """The connection holds; no other client takes it over any more."""
@@ -601,45 +569,19 @@ class Link:
                 async with asyncio.timeout(RECORD):
                     await record.forget(broker)
 
-    async def _ask_primary(self) -> None:
-        """Go back to the primary as soon as it accepts connections. The connection in use is kept until then."""
-        primary = self.choice.candidates[0]
+    async def _try_primary(self) -> None:
+        """Go back to the primary as soon as it can be reached. The connection in use is kept until then."""
+        primary = self.choice.candidates[0].broker
         while True:
             await asyncio.sleep(broker_choice.return_wait(self.choice, random.random()))
-            try:
-                await self._inquire(primary.broker, INQUIRY, primary.session.protocol)
-            except BrokerError:
-                continue
-            self.lost(BACK, connection_state.ADMINISTRATIVE)  # no message is to blame for it
+            with contextlib.suppress(OSError):
+                await self._reach(primary)
+                self.lost(BACK, connection_state.ADMINISTRATIVE)  # no message is to blame for it
 
-    async def _ask_newer(self) -> None:
-        """Ask the broker for MQTT 5, beside a connection of 3.1.1 to which only silence had led. It may have been about
-        to start. When this connection ends, the inquiry does."""
-        while True:
-            asks_first = self.session.asks_first
-            await asyncio.sleep(connection_state.inquiry_wait(self.session))
-            try:
-                await self._inquire(self.broker, NEWER, V5)
-            except Exception as error:
-                self.session = connection_state.inquiry_failed(self.session, error)
-                if not isinstance(error, BrokerError):  # a fault of ours, which keeps no reading back
-                    self._events.emit(AppFault("asking the broker for MQTT 5", error))
-                self._window.pump()
-                if not connection_state.doubtful(self.session):
-                    self.on_old_version()
-                    return
-                if not asks_first:
-                    return
-            else:
-                self.session = connection_state.inquired(self.session)
-                self.lost(NEWER_VERSION, connection_state.ADMINISTRATIVE)  # no message is to blame for it
-                return
-
-    async def _inquire(self, broker: Broker, ending: str, protocol: str) -> None:
-        """Make a connection and close it. Raises as `Connector`."""
-        packet = Connect(f"{self._identity.client_id}{ending}", protocol, None, b"", session_expiry=0)
-        connection = await self._connector(broker)(packet, _Inquiry())
-        await connection.close()
+    def _try_newer(self) -> None:
+        """Connect anew with MQTT 5, once: the broker may only have been about to start."""
+        self.session = connection_state.try_newer(self.session)
+        self.lost(DOUBTED, connection_state.ADMINISTRATIVE)  # no message is to blame for it
 
     def _named(self) -> str | None:
         """The address of the current broker, if there are others."""
@@ -653,7 +595,7 @@ class Link:
 
     def _cancel(self) -> None:
         """End what runs beside a connection."""
-        for handle in (self._subscribing, self._settling, self._returning, self._inquiring):
+        for handle in (self._subscribing, self._settling, self._returning, self._doubting):
             if handle is not None:
                 handle.cancel()
 
@@ -663,4 +605,6 @@ class Access(NamedTuple):
 
     brokers: Brokers
     connector: Callable[[Broker], Connector]
+    reach: Callable[[Broker], Awaitable[None]] = transport.reach
+    """Opens a connection to a broker without MQTT, and closes it. Raises OSError if that cannot be done."""
     link: type[Link] = Link

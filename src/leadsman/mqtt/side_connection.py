@@ -61,7 +61,7 @@ async def open_beside(broker: Broker, client_id: str, listener: ConnectionListen
 
 
 async def _open_beside(broker: Broker, client_id: str, listener: ConnectionListener) -> Opened:
-    clock, wanted = system_clock(asyncio.get_running_loop()), broker.protocol
+    clock, wanted = system_clock(asyncio.get_running_loop()), broker.version
     try:
         return Opened(await client.connect(broker, clock, greeting(client_id, wanted), listener), wanted)
     except (ConnectionRefused, ConnackMissing) as error:
@@ -153,7 +153,7 @@ class SideConnection:
         self._codes[packet_id] = code
         self._news.set()
 
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
         self.broken = BrokerError(reason)
         self._news.set()

@@ -32,6 +32,8 @@ _SOCKET_OPTIONS = (
 """TCP keep-alive keeps a path through routers open where the broker asks for a long MQTT keep-alive. Seconds, and the
 number of probes. A system that lacks an option does without it."""
 
+REACH = 10.0
+"""Seconds to open a connection that only shows whether a broker can be reached."""
 ADDRESSES_KEPT = 5.0
 """Seconds for which the addresses of a name are tried again after they refused, before the name server is asked anew.
 While nothing listens, attempts come several times a second, and some name servers limit the questions of a client."""
@@ -183,6 +185,25 @@ async def open_unix(path: str) -> socket.socket:
         OSError: it does not exist, nobody listens, or we may not use it.
     """
     return await _open(SocketAddress(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path))
+
+
+async def reach(broker: Broker) -> None:
+    """Open a TCP or TLS connection to a broker, or one to its unix socket, and close it.
+
+    Raises:
+        OSError: it cannot be opened; or not within `REACH` (TimeoutError), or its certificate is not accepted.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(REACH):
+        sock = await (open_unix(broker.path) if broker.unix else open_host(broker.host, broker.port))
+        try:
+            context = await in_thread(lambda: tls_context(broker)) if broker.encrypted else None
+            name = broker.host if broker.encrypted else None
+            opened, _ = await loop.create_connection(asyncio.Protocol, sock=sock, ssl=context, server_hostname=name)
+        except BaseException:
+            sock.close()
+            raise
+        opened.abort()
 
 
 async def _open(address: SocketAddress) -> socket.socket:

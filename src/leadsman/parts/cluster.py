@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from leadsman.devices.home import Home
 from leadsman.devices.roster import Departure
+from leadsman.errors import VersionRefused
 from leadsman.event_bus import EventBus
-from leadsman.events import Event
+from leadsman.events import Event, LinkDown
 from leadsman.loop.clock import Clock, system_clock
 from leadsman.loop.timers import Timers
+from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.outbox import Outbox
 from leadsman.nodes.cluster.cluster import Cluster, FencedOutbox, ForeignNodes
@@ -65,11 +67,21 @@ class SharingNode(Node):
     def attach(self, core: Core) -> None:
         """See `Node`."""
         self._core = core
-        core.link.expect_newer()
+        core.link.require_newer()
+        core.environment.events.subscribe(self._observe, readings=False)
         self._report = ClusterReport(self._cluster, core.plan, core.link, core.environment.clock)
         self.briefs, self.states = self._report.briefs, self._report.states
         if core.plan.keep_state:
             self.failure_states = self._cluster.share_state(core.link)
+
+    def _observe(self, event: Event) -> None:
+        """A broker that refuses MQTT 5 at the start is a fault of the settings. Later it may be one for a while."""
+        core = self._core
+        if core is None or not isinstance(event, LinkDown) or core.link.connects:
+            return
+        if core.link.refusal == UNSUPPORTED_VERSION:
+            why = "a cluster needs MQTT 5, for the tokens of its messages; use a broker that speaks it"
+            core.end(VersionRefused(f"{event.reason}; {why}"))
 
     def join(self, core: Core) -> None:
         """See `Node`. Requests to drain wait for their turn with all others."""

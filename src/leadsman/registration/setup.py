@@ -335,8 +335,7 @@ class Setup:
                 self.discovery = discovery_of(discovery, self.discovery)
         with collect(faults):
             brokers = self._brokers
-            follows = brokers is not None and brokers.follow_server_reference
-            self.standby = standby_of(sections[STANDBY], 0 if brokers is None else len(brokers), follows=follows)
+            self.standby = standby_of(sections[STANDBY], 0 if brokers is None else len(brokers))
         with collect(faults):
             self.cluster = cluster_of(sections[CLUSTER])
         with collect(faults):
@@ -344,6 +343,8 @@ class Setup:
                 if self.standby is not None:
                     raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
                 self.client_id += f"-{self.cluster.node}"
+                if self._brokers is not None and any(each.protocol == "3.1.1" for each in self._brokers):
+                    raise InvalidValue("cluster: it needs MQTT 5; leave protocol=3.1.1 out of the URL of the broker")
         with collect(faults):
             if loaded.devices:
                 from leadsman.registration.device_settings import DeviceSettings

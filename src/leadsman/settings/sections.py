@@ -379,7 +379,7 @@ IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
 KEYS: Mapping[str, tuple[str, ...]] = {
     BROKER: (
         *("url", "host", "port", "username", "password", "tls", "ca", "cert", "key"),
-        *("follow_server_reference", *IDENTITY_KEYS),
+        *IDENTITY_KEYS,
     ),
     HTTP: HttpSettings._fields,
     OUTBOX: OutboxSettings._fields,
@@ -470,17 +470,16 @@ def endpoint_of(entries: Mapping[str, SettingEntry]) -> Endpoint | None:
     return found
 
 
-def standby_of(entries: Mapping[str, SettingEntry], brokers: int, *, follows: bool) -> StandbySettings | None:
+def standby_of(entries: Mapping[str, SettingEntry], brokers: int) -> StandbySettings | None:
     """Read the section ``standby``. None if this node does not stand by.
 
     Args:
         entries: what is set, by key.
         brokers: how many the app has.
-        follows: whether it goes where a broker sends it.
 
     Raises:
         ConfigurationError: values are wrong, one a line; the message names their origins. Or not all nodes would have
-            the same arbiter: there are several brokers, or the app may be sent to another one.
+            the same arbiter: there are several brokers.
     """
     found = read_section(StandbySettings(), entries)
     if not found.enabled:
@@ -488,10 +487,6 @@ def standby_of(entries: Mapping[str, SettingEntry], brokers: int, *, follows: bo
     if brokers > 1:
         raise InvalidValue(
             f"standby: the app has {brokers} brokers, and two nodes at two brokers would both be active; name one"
-        )
-    if follows:
-        raise InvalidValue(
-            "standby: a broker that sends nodes elsewhere would let two be active; leave follow_server_reference out"
         )
     return found
 

@@ -19,7 +19,7 @@ FILE = "owner"
 """In the state directory. No store has this name: those end in ``.json``."""
 LARGEST = 1024 * 1024
 """Bytes of the file that are read: the names of some thousand devices."""
-_OF_NO_LOSS = frozenset({FILE, "subscriptions.json", "brokers.json"})
+_OF_NO_LOSS = frozenset({FILE, "subscriptions.json"})
 """Files that cost an app nothing but a moment when another one replaces them."""
 _SHOWN = 3
 """Devices that a sentence names."""

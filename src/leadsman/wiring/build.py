@@ -93,7 +93,6 @@ PARTS = (
     # What survives the app. What reports of the devices comes later, and finds them as they were.
     Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
     Part("leadsman.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
-    Part("leadsman.parts.broker_versions", _keeps_readings_on_disk, simulated=False),
     Part("leadsman.parts.subscription_record", _writes_alone, simulated=False),
     # What observes the devices.
     Part("leadsman.parts.heartbeat", simulated=False),

@@ -40,7 +40,7 @@ def load_modules(plan: "Plan") -> None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
     _load_engine(plan.cluster)
-    client.choose(plan.brokers.primary, plan.brokers.primary.protocol)
+    client.choose(plan.brokers.primary, plan.brokers.primary.version)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
 
@@ -75,12 +75,14 @@ def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Acces
 
     def connector_of(broker: Broker) -> Connector:
         if broker not in made:
-            if broker not in brokers:
-                made.clear()  # a broker may name any number of others
             made[broker] = connector(broker, given, dry_run=dry_run)
         return made[broker]
 
-    return Access(brokers, connector_of)
+    return Access(brokers, connector_of) if given is None else Access(brokers, connector_of, _stands)
+
+
+async def _stands(broker: Broker) -> None:
+    """The connector that is given stands for all brokers, so the primary can be reached as the others can."""
 
 
 def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Connector:

@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from leadsman.errors import ConfigurationError, InvalidValue, NoFreshData, Stopped
+from leadsman.errors import ConfigurationError, InvalidValue, NoFreshData, Stopped, VersionRefused
 from leadsman.loop.output import flush_outputs, flush_stream, tell
 from leadsman.loop.threads import DaemonExecutor
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
@@ -153,7 +153,7 @@ def run(
         stale = isinstance(end, NoFreshData)
         about = log_fields("no fresh data" if stale else "stopped by a device")
         logger.critical("%s ends: %s", name, end, extra=about)
-        code = EX_TEMPFAIL if stale else EX_UNAVAILABLE
+        code = EX_CONFIG if isinstance(end, VersionRefused) else EX_TEMPFAIL if stale else EX_UNAVAILABLE
         if end.left_behind:
             _leave(code)
         deadline.app_has_ended, deadline.code = True, code

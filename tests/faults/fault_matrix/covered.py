@@ -33,9 +33,8 @@ covered(
     "26b",
     P1,
     "a broker names another one (Server Reference)",
-    "it is followed only if that is allowed",
-    f"{SYSTEM}/test_two_brokers.py::test_a_server_reference_is_followed_if_that_is_allowed",
-    f"{SYSTEM}/test_two_brokers.py::test_a_server_reference_is_not_followed_by_default",
+    "it is not followed, and the log has the name",
+    f"{SYSTEM}/test_two_brokers.py::test_a_server_reference_is_not_followed",
 )
 covered(
     "24b",

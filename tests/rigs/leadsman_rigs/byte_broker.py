@@ -102,12 +102,13 @@ class ByteBroker:
 
     Args:
         behaviours: functions of a `Peer`, one for each connection in turn; the last one serves all that follow.
+        port: where; a free one if it is 0.
     """
 
-    def __init__(self, *behaviours):
+    def __init__(self, *behaviours, port=0):
         self.behaviours = behaviours
         self.messages, self.connections, self.faults = [], 0, []
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server = socket.create_server(("127.0.0.1", port))
         self._open = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 

@@ -18,7 +18,7 @@ class Hooks:
     def acknowledged(self, packet_id, code):
         self.acknowledgements.append(code)
 
-    def lost(self, reason, code=0, reference=None):
+    def lost(self, reason, code=0):
         self.reasons.append(reason)
 
     def received(self, message):

@@ -69,7 +69,7 @@ class Relay:
         """See `ConnectionListener`."""
         self._listener.acknowledged(packet_id, code)
 
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
         taken_over = code == SESSION_TAKEN_OVER
         if not self.over:
@@ -77,7 +77,7 @@ class Relay:
             self._node.disconnected(self, taken_over=taken_over)
         if taken_over:  # no other program has our id: it is the other node
             reason, code = "another node has the session", ADMINISTRATIVE
-        self._listener.lost(reason, code, reference)
+        self._listener.lost(reason, code)
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`. What lay in the socket while the process was frozen is for the new owner."""

@@ -11,7 +11,6 @@ from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.loop.clock import Clock
 from leadsman.mqtt import connection_state
 from leadsman.mqtt.connection import Connect, Connection, Connector, Received
-from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes.brief import is_online
@@ -50,7 +49,7 @@ class Observer:
         client_id: str,
         topics: Topics,
         connector: Connector,
-        protocol: str,
+        protocol: str | None,
         feed: Callable[[Event], None],
         report: StandbyReport,
         clock: Clock,
@@ -62,7 +61,7 @@ class Observer:
         self._report = report
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._session = ConnectionState(protocol=protocol, first=protocol)
+        self._session = connection_state.begin(protocol)
         self._lost: asyncio.Future[str] = self._loop.create_future()
         self._connection: Connection | None = None
         self._observing = asyncio.Event()
@@ -128,7 +127,7 @@ class Observer:
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
 
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
         if not self._lost.done():
             self._lost.set_result(reason)

@@ -96,7 +96,7 @@ class Viewer:
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`. The viewer publishes nothing."""
 
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
         self._tried.clear()
         self._lost.set()

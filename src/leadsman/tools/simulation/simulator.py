@@ -523,7 +523,7 @@ class _PolicyRun:
         with contextlib.ExitStack() as resources:
             self.threads = ThreadPool("handlers", MOST_THREADS)
             resources.callback(self.threads.stop)
-            access = Access(plan.brokers, lambda _: self._broker.connect, ShortLink)
+            access = Access(plan.brokers, lambda _: self._broker.connect, link=ShortLink)
             core = await build(plan, access, self._stopping, resources, parts=SIMULATED)
             core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
             await stop(core, await run(core))

@@ -102,8 +102,6 @@ def show_brokers(app: App) -> None:
     print_text(f"broker {primary}")
     for broker in others:
         print_text(f"then   {broker}")
-    if app.brokers.follow_server_reference:
-        print_text("and where they send the app (Server Reference)")
 
 
 COMMAND = Subcommand(

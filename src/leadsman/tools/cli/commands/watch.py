@@ -250,7 +250,7 @@ class FleetWatcher:
         if code >= 0x80:
             self._refused = f"the broker refused a request for introspection (0x{code:02x})"
 
-    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
         self._lost, self._reason = True, clean(reason)
         self._news.set()
