@@ -288,7 +288,7 @@ class StandbyNode:
 
     async def _connect(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
         """Connect for the app, once the lease was read and names no other node. Only the connection with the id of the
-        app shows who owns it; one beside it, as the last will of discovery has, carries no lease.
+        app shows who owns it; one beside it, which asks a broker something, carries no lease and has no will.
 
         While the lease is not observed, the app's attempts fail at once. That shows the link that the broker is away,
         and that no second client ends its connections; a wait until it is back would not.
@@ -299,7 +299,7 @@ class StandbyNode:
         if not self.permitted():
             await self._loop.create_future()  # the app is being stopped
         if packet.client_id != self._client_id:
-            return await self._connect_beside(connector, packet, listener)
+            return await connector(packet, listener)
         relay = Relay(self, listener)
         connection = await connector(packet, relay)
         if not self.permitted():
@@ -310,13 +310,6 @@ class StandbyNode:
             self._relay, self._connection = relay, connection
             self.feed(Connected())
         return owned
-
-    async def _connect_beside(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
-        connection = await connector(packet, listener)
-        if not self.permitted():  # frozen meanwhile: its will would speak for the node that took over
-            await connection.close()
-            raise BrokerError("this node does not own the app any more")
-        return connection
 
     def _do(self, action: Action) -> None:
         connection, topic = self._connection, self._topics.lease
