@@ -158,7 +158,7 @@ def version(facts: Facts) -> Iterator[Result]:
         return
     if broker.protocol == V5:
         yield ok(f"MQTT 5, through {broker.library}" + (f", {broker.software}" if broker.software else ""))
-    elif wanted != V5:
+    elif wanted == broker.protocol:
         yield warn(f"MQTT {broker.protocol}, as the URL asks", "leave protocol= out: MQTT 5 reports refused messages")
     else:
         text = f"MQTT {broker.protocol} only: it has no refusals, no expiry, and no delay of the will"
