@@ -180,8 +180,8 @@ def started(**environment):
     ) as process:
         os.close(follower)
         yield process, leader
-        process.kill()
-    os.close(leader)
+        process.terminate()  # and not killed: its broker would outlive it
+        os.close(leader)
 
 
 def frames(drawn):
