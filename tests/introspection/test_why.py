@@ -700,6 +700,15 @@ def test_an_app_that_does_not_answer_is_judged_by_what_the_broker_retains(name):
     assert words in "\n".join(verdict["evidence"])
 
 
+@pytest.mark.parametrize(("device", "advice"), [("", "why DEVICE; or raise"), ("boiler", "raise the broker's limit")])
+def test_an_app_whose_connection_breaks_as_it_answers_sends_too_much(device, advice):
+    verdict = unanswered(device, "house", RetainedDocuments({"state": "offline"}), "no answer", AT, broke=True)
+
+    VERDICT.validate_python(verdict, strict=True)
+    assert "too large for the broker" in verdict["summary"]
+    assert advice in verdict["advice"]
+
+
 def test_an_app_that_sends_heartbeats_and_does_not_answer_is_told_from_one_that_hangs():
     fresh, late = ({"state": "online", "at": at} for at in ("2026-11-22T08:59:50.000Z", "2026-11-22T08:57:50.000Z"))
 

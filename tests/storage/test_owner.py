@@ -70,6 +70,7 @@ def test_whatever_is_there_is_an_owner_or_none(tmp_path_factory, data):
         (1 << 22, socket.gethostname(), False),  # above PID_MAX_LIMIT of Linux
         (0, socket.gethostname(), False),
     ],
+    ids=["the parent", "of another host", "this one", "too large", "none"],
 )
 def test_the_process_is_named_if_it_may_run(tmp_path, pid, host, named):
     owner.write(tmp_path, METER._replace(pid=pid, host=host))

@@ -107,3 +107,24 @@ def test_a_broker_that_is_not_there_is_a_verdict(tmp_path, of):
 
     assert done.returncode == 3
     assert "nothing listens at 127.0.0.1:1" in done.stdout.splitlines()[0]
+
+
+def test_an_answer_on_which_the_broker_closes_the_connection_is_told_as_too_large(start_app):
+    """ejabberd's max_payload_size is such a limit: 3.1.1 cannot announce one."""
+    with Mosquitto("message_size_limit 2000\n") as broker:
+        start_app(HOUSE, f"{broker.url}?protocol=3.1.1")
+        with Listener(broker.port) as listener:
+            listener.wait_for("sys/attic/state", 5)
+
+            code, verdicts = why(broker, "--prefix", "sys")
+            asked = subprocess.run(
+                [*LEADSMAN, "inspect", "--prefix", "sys", "--mqtt", broker.url],
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+
+    assert (code, asked.returncode) == (3, 1)
+    assert "as it answers: the answer may be too large for the broker" in verdicts[0]["summary"]
+    assert "raise the broker's limit" in verdicts[0]["advice"]
+    assert "as it answered: the answer may be too large" in asked.stderr

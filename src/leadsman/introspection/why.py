@@ -739,7 +739,9 @@ def denied(device: str, error: RequestDenied) -> "Verdict":
     return Situation(device, {}, None).verdict("connection", summary, [clean(str(error))], advice)
 
 
-def unanswered(device: str, prefix: str, retained: RetainedDocuments, error: str, now: datetime) -> "Verdict":
+def unanswered(
+    device: str, prefix: str, retained: RetainedDocuments, error: str, now: datetime, *, broke: bool = False
+) -> "Verdict":
     """The verdict about a device whose app does not answer, from what the broker retains of it.
 
     Args:
@@ -748,6 +750,7 @@ def unanswered(device: str, prefix: str, retained: RetainedDocuments, error: str
         retained: what the broker retains.
         error: why there is no answer.
         now: the time of the reader, with its zone.
+        broke: whether the app lost its connection as it answered.
     """
     asked = Situation(device, {}, retained)
     asked.prefix, asked.now = prefix, now
@@ -755,6 +758,10 @@ def unanswered(device: str, prefix: str, retained: RetainedDocuments, error: str
     if retained.state is not None:
         at = f", taken {asked.at(retained.taken_at)}" if retained.taken_at else ""
         lines.append(f"the broker still retains {clean(retained.state[:200])}{at}")
+    if broke:
+        summary = "its app loses its connection as it answers: the answer may be too large for the broker"
+        ask = "" if device else "ask about one device: leadsman why DEVICE; or "
+        return asked.verdict("app", summary, lines, f"{ask}raise the broker's limit of the size of a message")
     if retained.status is None:
         lines.append(f"the broker retains nothing at {prefix}/status")
         advice = "check the prefix and the broker; no app with this prefix has ever run there, or it is a dry run"

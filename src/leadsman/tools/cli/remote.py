@@ -49,11 +49,13 @@ def ask(
     request: Mapping[str, object],
     timeout: float,
     *,
+    status: str | None = None,
     may_be_empty: bool = False,
 ) -> Any:
     """Send a request to `topic` and return the ``data`` of its answer. Of several brokers the first one counts at which
     the app answers. A person at a terminal reads what the command waits for, and how many pages have come. An answer
-    without data is none of leadsman, unless it `may_be_empty`.
+    without data is none of leadsman, unless it `may_be_empty`. At the topic of its `status` an app that is offline is
+    seen, and one whose connection breaks as it answers.
 
     Raises:
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
@@ -61,7 +63,8 @@ def ask(
     """
 
     def visit(broker: Broker) -> Coroutine[None, None, Any]:
-        return _Exchange(topic, request, may_be_empty=may_be_empty).ask(broker, timeout)
+        filters = () if status is None else (status,)
+        return _Exchange(topic, request, may_be_empty=may_be_empty).ask(broker, timeout, filters, status)
 
     return next(_at_each(brokers, visit))
 
@@ -95,6 +98,8 @@ class Looked(NamedTuple):
     """Whether the app answered with an error."""
     seen: dict[str, Received]
     """What the broker retains, by topic."""
+    broke: bool = False
+    """Whether the app lost its connection as it answered."""
 
 
 def look(
@@ -116,7 +121,8 @@ def look(
         try:
             data = await exchange.ask(broker, timeout, (status, *filters), status)
         except _NoAnswerError as error:
-            return Looked(None, str(error), isinstance(error, _RequestRefusedError), exchange.seen)
+            refused, broke = isinstance(error, _RequestRefusedError), isinstance(error, _BrokenAnswerError)
+            return Looked(None, str(error), refused, exchange.seen, broke)
         return Looked(data, None, False, exchange.seen)
 
     silent: Looked | None = None
@@ -333,10 +339,10 @@ def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Intro
     and return its answer. Raises as `take_names`, `process` and `ask`."""
     take_names(options)
     brokers, prefix = running_app(options)
-    topic = process(brokers, prefix, options.device).introspect
+    topics = process(brokers, prefix, options.device)
     if options.device:
         request["devices"] = options.device
-    answer: Introspection = ask(brokers, topic, request, options.timeout)
+    answer: Introspection = ask(brokers, topics.introspect, request, options.timeout, status=topics.status)
     return answer
 
 
@@ -366,6 +372,11 @@ class _RequestRefusedError(_NoAnswerError):
     """The app answered with an error."""
 
 
+class _BrokenAnswerError(_NoAnswerError):
+    """The app lost its connection after the request. A broker that takes no message of the size of the answer, and
+    does not announce its limit, closes the connection of who sends one."""
+
+
 class _Exchange(SideConnection):
     """One request and its answer, on a connection of their own."""
 
@@ -391,11 +402,20 @@ class _Exchange(SideConnection):
                     with contextlib.suppress(SubscriptionRefused):
                         await self.connection.subscribe(topic_filter)
                 await self.connection.subscribe(f"{self._topic}/response")
-                if self._is_offline(status):
+                session = self._session(status)
+                if session is not None and session[0] == "offline":
                     timeout = min(timeout, _PATIENCE)
                 packet = self.connection.publish(Message(self._topic, json.dumps(self._request).encode()))
                 while len(self._pages) < self._expected:
                     await self._next_page(packet, broker, timeout)
+        except _NoAnswerError as error:
+            if self._session(status) == session:
+                raise
+            what = (
+                "the app lost its connection to the broker as it answered: the answer may be too large for the broker"
+            )
+            advice = "ask about one device, or raise the broker's limit of the size of a message"
+            raise _BrokenAnswerError(f"{what}; {advice}") from error
         finally:
             progress.cancel()
         return self._data()
@@ -446,11 +466,11 @@ class _Exchange(SideConnection):
             raise _NoAnswerError(f"what answers at {self._topic!r} is no leadsman app, or has another version")
         return documents[0] if len(documents) == 1 else merge(documents)
 
-    def _is_offline(self, topic: str | None) -> bool:
-        """Whether the status at this topic is offline."""
+    def _session(self, topic: str | None) -> tuple[object, object] | None:
+        """The state and the session of the status at this topic; None if there is none."""
         message = None if topic is None else self.seen.get(topic)
         status = None if message is None else object_in(message.payload)
-        return status is not None and status.get("state") == "offline"
+        return None if status is None else (status.get("state"), status.get("session"))
 
     async def _show_progress(self, broker: Broker) -> None:
         await asyncio.sleep(_PATIENCE)

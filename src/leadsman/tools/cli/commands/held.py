@@ -18,7 +18,10 @@ def run(options: argparse.Namespace) -> int:
     brokers, prefix = running_app(options)
     request: Request = {"sections": ["devices", "jobs"]}
     answers: list[Introspection]
-    answers = [ask(brokers, each.introspect, request, options.timeout) for each in processes(brokers, prefix)]
+    answers = [
+        ask(brokers, each.introspect, request, options.timeout, status=each.status)
+        for each in processes(brokers, prefix)
+    ]
     with any_version():
         entries = [entry for each in answers for entry in (*each["devices"].items(), *each["jobs"].items())]
         states = [(name, each.get("runtime")) for name, each in entries]

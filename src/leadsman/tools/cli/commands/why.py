@@ -150,7 +150,7 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
                 raise BrokerError(reason)
             return Silences([refused(name, prefix, reason, options)])
         kept = _retained(topics, name, found.seen)
-        return Silences([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
+        return Silences([unanswered(name, prefix, kept, reason, datetime.now(UTC), broke=found.broke)])
     document = cast("Introspection", found.data)
     with any_version():
         topics = Topics(prefix, document.get("app", {}).get("root"), node)
