@@ -225,6 +225,12 @@ SITUATIONS = {
         "broken",
         "Errno 13",
     ),
+    "nothing listens at its port": (
+        of(port=PORT | {"open": False, "error": "tcp://meter:502 cannot be opened: nothing listens there"}, **FAILING),
+        "adapter",
+        "broken",
+        "nothing listens there",
+    ),
     "its port is still opening": (of(port=PORT | {"open": False}, **NEVER), "adapter", "broken", "still opening"),
     "the port of another device is closed": (of(port=UNPLUGGED | {"adapter": "Other"}), "none", "ok", ""),
     "it asked for a pause": (
@@ -353,7 +359,7 @@ SITUATIONS = {
         ),
         "command",
         "ok",
-        "the last one failed or was refused: KeyError: 'on' (house.py:33)",
+        "3 executed, 1 of them failed, 2 refused",
     ),
     "it is read, and takes commands": (of(extra=[COMMAND], **FAILING), "call", "broken", TIMEOUT),
     "its handler returns nothing": (
@@ -482,6 +488,7 @@ def test_the_first_broken_link_is_named_with_its_evidence(name):
 
 ADVICE = {
     "its port cannot be opened": "the group dialout",
+    "nothing listens at its port": "check that the device is plugged in and switched on",
     "its circuit is open": "leadsman circuit boiler --prefix house --action close",
     "it is held": "leadsman release boiler --prefix house",
     "its handler has a bug": "leadsman trace boiler --prefix house --json",
@@ -709,10 +716,19 @@ def test_an_app_whose_connection_breaks_as_it_answers_sends_too_much(device, adv
     assert advice in verdict["advice"]
 
 
+def test_the_first_line_about_a_device_that_takes_commands_is_why_the_last_one_failed():
+    (document, retained), *_ = SITUATIONS["its last command failed"]
+
+    expected = "its last command failed or was refused: KeyError: 'on' (house.py:33)"
+    assert why("boiler", document, retained)["summary"] == expected
+
+
 def test_an_app_that_sends_heartbeats_and_does_not_answer_is_told_from_one_that_hangs():
     fresh, late = ({"state": "online", "at": at} for at in ("2026-11-22T08:59:50.000Z", "2026-11-22T08:57:50.000Z"))
 
-    assert "access list" in unanswered("", "house", RetainedDocuments(fresh), "", AT)["advice"]
+    advice = unanswered("", "house", RetainedDocuments(fresh), "", AT)["advice"]
+    assert "access list" in advice
+    assert "ask again in 10s: if the app has just died" in advice
     assert (
         f"no heartbeat for {round(OVERDUE + 10) // 60}m10s"
         in unanswered("", "house", RetainedDocuments(late), "", AT)["summary"]

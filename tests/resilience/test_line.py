@@ -129,6 +129,16 @@ def test_a_unit_that_answers_slower_than_the_others_is_read(answer):
     assert units.late["slow"]
 
 
+def test_a_unit_that_has_the_line_to_itself_is_never_cut_however_long_it_is_silent():
+    turns = Turns()
+    for second, answered in enumerate((True, False, False, False)):
+        turns.ask("meter", float(second), first=0.3)
+
+        assert turns.step(float(second)) == math.inf
+        assert turns.holder is not None
+        turns.end(turns.holder, second + (0.01 if answered else 1.0), answered=answered)
+
+
 def test_turns_are_given_in_the_order_in_which_they_are_asked_for():
     turns, order = Turns(), []
     for unit in "abc":

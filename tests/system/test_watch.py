@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -93,6 +94,16 @@ def test_it_is_printed_once_for_people_and_programs(house):
     assert [app["prefix"] for app in found["apps"]] == ["sys"]
     verdicts = {each["device"]: each["why"]["link"] for each in found["devices"]}
     assert verdicts == {"attic": "none", "boiler": "circuit"}
+
+
+def test_a_broker_that_takes_the_connection_and_says_nothing_is_told_so():
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        url = f"mqtt://127.0.0.1:{frozen.getsockname()[1]}"
+        command = [*WATCH, "--once", "--timeout", "0.5s", "--mqtt", url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    assert done.returncode == 1
+    assert f"{url} did not answer within " in done.stderr
 
 
 @pytest.mark.parametrize("form", [("--once",), ("--once", "--json"), ()])

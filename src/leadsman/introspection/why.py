@@ -14,6 +14,7 @@ from leadsman.introspection.kept_reading import compare
 from leadsman.introspection.situation import RetainedDocuments, Situation, describe_fields, span, value, when
 from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
+from leadsman.mqtt.connection import WILL_DELAY
 from leadsman.mqtt.connection_state import CREDENTIALS
 from leadsman.mqtt.topic_faults import advise
 from leadsman.text import clean, count_noun
@@ -419,7 +420,8 @@ def _adapter(s: Situation) -> "Verdict | None":
         return None
     label, error = clean(shut["adapter"]), shut["error"] or "it is still opening"
     evidence = [f"{label} is not open: {clean(error)}", *s.failure()]
-    return s.verdict("adapter", f"its adapter {label} is not open", evidence, _mend(s, error), s.state["failing_since"])
+    named = error if error.partition(":")[0] in _MENDING or shut["error"] is None else f"DeviceUnavailable: {error}"
+    return s.verdict("adapter", f"its adapter {label} is not open", evidence, _mend(s, named), s.state["failing_since"])
 
 
 def _deferred(s: Situation) -> "Verdict | None":
@@ -575,7 +577,7 @@ def _command(s: Situation) -> "Verdict | None":
     evidence = [f"commands: {done} executed, {failed} of them failed, {commands['refused']} refused"]
     evidence += [f"{count_noun(commands['waiting'], 'command')} waiting"] if commands["waiting"] else []
     if error := commands.get("last_error"):
-        evidence.append(f"the last one failed or was refused: {clean(error)}")
+        summary = f"its last command failed or was refused: {clean(error)}"
     return s.verdict("command", summary, evidence, f"send one to {s.below}set", state="ok")
 
 
@@ -804,7 +806,11 @@ def _of_status(asked: Situation, status: Mapping[str, Json], lines: list[str]) -
     if age is not None and age > OVERDUE:
         advice = "look at its log and start it again: its process hangs, or its host is gone"
         return asked.verdict("app", f"its app has sent no heartbeat for {span(age)}", lines, advice, at)
-    advice = f"allow {asked.prefix}/introspect and {asked.prefix}/introspect/response in the broker's access list"
+    topics = f"{asked.prefix}/introspect and {asked.prefix}/introspect/response"
+    advice = (
+        f"ask again in {span(WILL_DELAY)}: if the app has just died, the broker says so then; "
+        f"if not, allow {topics} in the broker's access list"
+    )
     return asked.verdict("app", "its app is online, but does not answer", lines, advice, at)
 
 

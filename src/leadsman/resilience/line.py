@@ -4,8 +4,8 @@ A line is whatever serves one call after another: a serial line, a gateway, a bu
 turn, waits, has its turn, and gives it back. Without silent units the turns go in the order in which they were asked
 for.
 
-A unit is **silent** if its last turn ended with an error after more than a short look. Silent units go last, and their
-turns are **looks**:
+A unit is **silent** if its last turn ended with an error after more than a short look, and if another unit has had a
+turn: one that has the line to itself costs nobody anything. Silent units go last, and their turns are **looks**:
 
 * A look begins once the line has been quiet for as long as a usual answer takes: so it is not between two requests of
   one handler, nor before units that are due at the same moment.
@@ -111,10 +111,10 @@ class Turns:
         return max(SHORTEST, FEW * max(self.usual or 0.0, own or 0.0))
 
     def is_silent(self, who: Hashable | None) -> bool:
-        """Whether the last turn of a unit got no answer, on a line on which others have answered: if nobody ever has,
-        answers may take long."""
+        """Whether the last turn of a unit got no answer, on a line on which some have answered: if nobody ever has,
+        answers may take long. A unit that has its line to itself never counts as silent."""
         unit = self._units.get(who)
-        return unit is not None and unit.silent and self.usual is not None
+        return unit is not None and unit.silent and self.usual is not None and len(self._units) > 1
 
     def ask(self, who: Hashable | None, now: float, *, look: bool = True, first: float = math.inf) -> Turn:
         """Ask for a turn; the arguments are those of `Turn`."""
@@ -214,7 +214,7 @@ class Turns:
         unit = self._units.get(turn.who)
         if unit is None or self.usual is None:
             turn.cut_from = now + max(turn.first, self.short(turn.who))
-        elif unit.silent:
+        elif self.is_silent(turn.who):
             short = self.short(turn.who)
             turn.cut_from = now + short
             share = self._saved(now) / (len(self._silent) + 1)

@@ -81,7 +81,7 @@ class FleetWatcher:
         self._connection: Connection | None = None
         self._away_since: float | None = time.time()
         self._next_attempt = 0.0
-        self._reason = "connecting"
+        self._reason = ""
         self._refused: str | None = None
         self._lost = False
         self._asked = 0
@@ -110,7 +110,8 @@ class FleetWatcher:
                 async with asyncio.timeout(timeout):
                     await self._settled.wait()
             if self._away_since is not None:
-                raise BrokerError(self._reason)
+                hint = "see its log, and check its URL (--mqtt, MQTT__URL)"
+                raise BrokerError(self._reason or f"{self._broker} did not answer within {timeout:g} s; {hint}")
             await self._answers(timeout)
             self._print(as_json=as_json)
             if not again and (unmatched := self._fleet.unmatched):
@@ -271,8 +272,8 @@ class FleetWatcher:
             return self._refused
         left = self._next_attempt - now
         again = f"; next attempt in {span(left)}" if left > RECONNECT else ""
-        away = span(now - self._away_since)
-        return f"no connection to the broker for {away}: {self._reason}{again}; the board shows old values"
+        away, reason = span(now - self._away_since), self._reason or "connecting"
+        return f"no connection to the broker for {away}: {reason}{again}; the board shows old values"
 
     def _press(self, keys: Sequence[str]) -> bool:
         """Do what keys ask for. Returns whether to quit."""
