@@ -409,8 +409,9 @@ class _Exchange(SideConnection):
                 while len(self._pages) < self._expected:
                     await self._next_page(packet, broker, timeout)
         except _NoAnswerError as error:
-            if self._session(status) == session:
-                raise
+            now = self._session(status)
+            if session is None or now is None or now[1] == session[1]:
+                raise  # it has not connected anew: if it is offline now, it has ended
             what = (
                 "the app lost its connection to the broker as it answered: the answer may be too large for the broker"
             )
