@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 from collections import deque
 
 import pytest
@@ -255,6 +256,27 @@ def test_a_backlog_over_a_narrow_uplink_breaks_no_connection(life, size):
     here.run(100)
 
     assert (here.outbox.messages, here.outbox.delivered, here.link.connects) == (0, waiting, 1)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_ten_restarts_in_a_minute_with_500_in_flight_cost_no_message_and_no_time(life, seed):
+    here, dice = life(0.1, ROOMY, outbox=Outbox(30_000, 2**25)), random.Random(seed)
+    here.backlog(50, 20_000)
+    waits = [5.0] * 10 if seed is None else [dice.uniform(0.0, 10.0) for _ in range(10)]
+    here.start()
+    for wait in waits:
+        here.run(wait)
+        here.broker.stop()
+        here.run(1.0)
+        here.broker.start()
+
+    here.run(15)
+
+    assert here.outbox.dropped == here.outbox.messages == 0
+    assert sorted({int(message.payload) for message in here.broker.log}) == list(range(20_000))
+    for device in range(50):
+        numbers = first_times(here.broker.messages(f"x/d{device}/state"))
+        assert numbers == sorted(numbers)
 
 
 def test_the_end_does_not_wait_for_a_distant_broker_longer_than_it_may(life):
