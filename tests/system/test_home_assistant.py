@@ -155,9 +155,9 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
         demo.send_signal(signal.SIGINT)
         assert demo.wait(60) == 0
 
-    found = states["leadsman-demo--disk--free_gib"]
-    assert found["attributes"]["friendly_name"] == "Root disk Free"
-    assert found["attributes"]["unit_of_measurement"] == "GiB"
+    found = states["leadsman-demo--disk--used_percent"]
+    assert found["attributes"]["friendly_name"] == "Root disk Used"
+    assert found["attributes"]["unit_of_measurement"] == "%"
     assert found["attributes"]["icon"] == "mdi:harddisk"
     assert float(found["state"]) > 0
     assert pressed.startswith("20")  # the time at which it was pressed
