@@ -326,11 +326,12 @@ def test_nothing_that_a_device_says_becomes_html(page):
     page.locator("#device-title", has_text=re.compile("^<b>attic<s>")).wait_for()
 
 
-def test_a_device_has_a_view_with_its_timeline_and_its_policy_in_plain_english(page):
+def test_a_device_has_a_view_with_its_timeline_and_its_options(page):
     page.get_by_role("link", name="boiler", exact=True).click()
     view = page.locator("#view-device")
 
-    view.get_by_text("A call that fails is repeated once, after 100 ms (±20 %).").wait_for()
+    view.get_by_text(re.compile("^retry: ")).wait_for()
+    view.get_by_text(re.compile("^backoff: ")).wait_for()
     view.locator(".timeline .mark-call").first.wait_for(state="attached")
     view.locator(".timeline .band-bad").first.wait_for(state="attached")
     for several in (".story li", ".trace tbody tr"):

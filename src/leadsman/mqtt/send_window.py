@@ -17,7 +17,7 @@ from leadsman.event_bus import EventBus
 from leadsman.events import LinkLimited, MessageDropped, MessageRefused
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import Connection
-from leadsman.mqtt.connection_state import NO_MESSAGE
+from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, NOT_AUTHORIZED, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import WAITING, Item
@@ -198,6 +198,11 @@ class RetainedMessages:
         if topic in self._due and topic not in self._outbox:
             self._due.discard(topic)
             self._send_again(*self._messages[topic])
+
+    def size(self, topic: str) -> int:
+        """Bytes of the newest message of a topic that arrived; 0 if that is not known."""
+        known = self._messages.get(topic)
+        return 0 if known is None else known[1].size
 
     def forget(self, topic: str) -> None:
         """The broker closes the connection on messages of this topic: send none of it again."""
@@ -728,10 +733,9 @@ class SendWindow:
             if topic not in self.outbox.paused:
                 self._pause(topic, reason)
             return Broken(True, topic, fault)
-        self.outbox.defer(topic)
+        self.outbox.pause(topic, self._clock.monotonic() + SETTLED)
         if blame.breaks == 1:
             return Broken(in_flight=True)
-        self._retained.forget(topic)
         self.pauses.refused(topic, kind, fault)
         if blame.breaks >= POISON and self.outbox.delivered > blame.delivered:  # else it may be the road
             self._set_aside(topic, reason, in_flight=in_flight)
@@ -742,14 +746,16 @@ class SendWindow:
         return self.pauses.reasons.get(topic, ("closes", CLOSES))
 
     def _set_aside(self, topic: str, reason: str, *, in_flight: bool) -> None:
-        """The broker closes the connection on messages of this topic that are as large as the one that was sent alone.
-        That one is dropped, if it is still there: some brokers acknowledge, and then close."""
+        """The broker closes the connection on the message of this topic that was sent alone. That one is dropped, if it
+        is still there: some brokers acknowledge, and then close. Others as large are not sent, unless it took one."""
         self._suspects.pardon(topic)
-        if topic not in self._closing and len(self._closing) >= MOST_CLOSING:
-            del self._closing[next(iter(self._closing))]
-        known = self._closing.get(topic)
-        size = self._alone_bytes if known is None else min(known.size, self._alone_bytes)
-        self._closing[topic] = Closing(size, self._clock.monotonic() + CLOSES_FOR)
+        if self._retained.size(topic) + OVERHEAD < self._alone_bytes:
+            self._retained.forget(topic)
+            if topic not in self._closing and len(self._closing) >= MOST_CLOSING:
+                del self._closing[next(iter(self._closing))]
+            known = self._closing.get(topic)
+            size = self._alone_bytes if known is None else min(known.size, self._alone_bytes)
+            self._closing[topic] = Closing(size, self._clock.monotonic() + CLOSES_FOR)
         self._pause(topic, reason, PAUSE_CLOSING)
         if in_flight:
             self.overdue.writes()

@@ -163,7 +163,7 @@ def _open(path: Path) -> Iterator[sqlite3.Connection | None]:
         try:
             database.execute("PRAGMA cell_size_check = ON").fetchall()
             database.execute("PRAGMA writable_schema = ON").fetchall()  # else a file that is too short is not read
-            is_ours = tables.has_our_schema(database)
+            is_ours = _is_ours(database)
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
@@ -172,6 +172,14 @@ def _open(path: Path) -> Iterator[sqlite3.Connection | None]:
     log = Path(f"{path}{LOG}")
     if log.exists() and not log.stat().st_size:  # SQLite made it, to read
         log.unlink()
+
+
+def _is_ours(database: sqlite3.Connection) -> bool:
+    """Whether its rows can be asked for: no view or trigger that somebody planted is used for that."""
+    try:
+        return tables.has_our_schema(database)
+    except Damage:
+        return tables.has_our_rows(database)
 
 
 def _whole(found: _Reader, damaged: deque[SpoolRow]) -> Iterator[SpoolRow]:

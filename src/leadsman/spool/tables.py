@@ -129,6 +129,13 @@ def has_our_schema(database: sqlite3.Connection) -> bool:
     return admit(database, made, LARGEST + _ROW)
 
 
+def has_our_rows(database: sqlite3.Connection) -> bool:
+    """Whether the tables with rows are as we make them, whatever else somebody put into the file. `has_our_schema` was
+    asked before."""
+    query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name IN ('outbox', 'dead') ORDER BY name DESC"
+    return [sql for (sql,) in database.execute(query)] == list(MIGRATIONS[0])
+
+
 def _number(database: sqlite3.Connection, query: str, *parameters: object) -> int:
     rows: list[tuple[int]] = database.execute(query, parameters).fetchall()
     return rows[0][0]

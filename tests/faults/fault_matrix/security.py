@@ -280,7 +280,7 @@ def planted(stand: Stand) -> None:
     mouth.close()
     stand.expect("row/registry" not in left[-1], "the registry is left")
     gone = sum(len(set(OTHER_PEOPLES) - kept) for kept in left)
-    stand.figure("topics of others, thrice", 3 * len(OTHER_PEOPLES), least=24)
+    stand.figure("topics of others, thrice", 3 * len(OTHER_PEOPLES), least=18)
     stand.figure("removed", gone, most=0)
 
 

@@ -38,6 +38,8 @@ AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
 LATE = 1.0
 """Seconds for the broker to remove what it has acknowledged before it is asked once more: amqtt works so late."""
+WITNESSES = 20
+"""Topics that stay, of which it is seen whether the broker shows what it keeps of the app."""
 STILL_THERE = "is still there"
 """Of a topic whose removal the broker acknowledged."""
 
@@ -192,7 +194,9 @@ def _clean_at(
         )
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
     marker = f"{topics.introspect}/response"
-    removal = asyncio.run(only_kept(broker, removal, marker, (topics.status, *removal.pages)))
+    others = dict.fromkeys(topic for each in listed.topics() for topic in each[1] if topic not in removal.listed)
+    readable = (topics.status, *removal.pages)
+    removal = asyncio.run(only_kept(broker, removal, marker, readable, list(others)[:WITNESSES]))
     if dry_run or not removal.listed:
         outcome = Outcome(removal.listed, {})
     else:
@@ -258,23 +262,26 @@ class Outcome(NamedTuple):
         return [f"{broker} keeps {count_noun(len(self.stays), 'retained topic')}, as said above"] if self.stays else []
 
 
-async def only_kept(broker: Broker, removal: Removal, marker: str, readable: Collection[str]) -> Removal:
+async def only_kept(
+    broker: Broker, removal: Removal, marker: str, readable: Collection[str], others: Sequence[str]
+) -> Removal:
     """What the broker keeps of a removal. If it shows nothing but what is `readable` for everybody who may use the app,
-    its access list may hide the rest, so all of it is tried.
+    of the `others` neither, its access list may hide the rest, so all of it is tried.
 
     Args:
         broker: where it is.
         removal: what may be there.
         marker: see `SideConnection.read`.
         readable: the topics that the access list of an app allows it to read.
+        others: topics of the app that are not removed.
 
     Raises:
         BrokerError: the broker cannot be reached.
     """
     async with SideConnection().at(broker) as connection:
-        refused = await connection.read(removal.listed, marker)
+        refused = await connection.read((*removal.listed, *others), marker)
         kept = connection.kept().keys()
-    if not any(topic in kept for topic in removal.listed if topic not in readable):
+    if not any(topic in kept for topic in (*removal.listed, *others) if topic not in readable):
         refused = dict.fromkeys(removal.listed, SubscriptionRefused("it may not be read"))
 
     def there(topics: Iterable[str]) -> tuple[str, ...]:
