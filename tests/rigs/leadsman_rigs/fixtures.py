@@ -86,7 +86,7 @@ def program(tmp_path):
 
     def start(name, *arguments, **settings):
         words = [word for key, value in settings.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
-        state, log = str(tmp_path / "state"), tmp_path / f"{name}.log"
+        state, log = str(tmp_path / "state" / name), tmp_path / f"{name}.log"
         started.append(program_process(name, [*arguments, *words], log, STATE_DIRECTORY=state))
         return started[-1]
 
