@@ -415,11 +415,10 @@ class App(Registrar):
         return plan_of(
             self.setup,
             version=self.version,
-            program=self._program,
             variables=variables,
             heartbeat=self._heartbeat,
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
             last_resort=self._last_resort,
             keep_state=self._keep_state,
             live=self._live,
-        )
+        )._replace(program=self._program)

@@ -25,10 +25,7 @@ class House:
         app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60, **options)
         self.now, self.sent = 0.0, []
         self.outbox = SimpleNamespace(bytes=0)
-        self.largest = None
-        self.link = SimpleNamespace(
-            largest_packet=lambda topic: self.largest, connects=1, outbox=self.outbox, put=self.sent.append
-        )
+        self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
         about = About("house", "1", "1", TOPICS, "house")
         registry = DeviceRegistry(about, declared(app.telemetries, {}, {}), {}, health=False)
@@ -78,10 +75,10 @@ def test_devices_that_are_not_enabled_are_offline(devices):
 
 def test_pages_that_the_broker_has_no_room_for_any_more_are_removed_when_they_are_fewer():
     house = House()
-    house.largest = 20_000
+    house.link.maximum_packet_size = 20_000
     list(house.publication.publish())
     many, house.sent[:] = len(house.sent), []
-    house.largest = None
+    house.link.maximum_packet_size = None
 
     list(house.publication.publish())
 

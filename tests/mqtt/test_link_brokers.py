@@ -270,7 +270,7 @@ class TestReturn:
         life.run(8)
 
         assert (life.where, life.at("a")) == ("a", [1, 2])
-        assert not life.link._window._suspects.alone
+        assert not life.link._window._suspects.searching
 
     def test_a_primary_that_refuses_the_app_is_tried_ever_less_often_and_costs_seconds(self, running):
         life = running()

@@ -239,7 +239,7 @@ WRONG = [
     ("[devices.boiler.circuit_breaker]\nthreshold = 3\n\nrecovery = 'soon'", 4, "it is 'soon'"),
     ("[devices.'b*'.fields]\nt.name = 'T'\nu.name = 'U'", 3, "'u'"),
     ("[devices.boiler.circuit_breaker]\nthreshold = 3\n\nrecovry = '1m'", 4, "did you mean 'recovery'?"),
-    ("[devices.boiler.circuit_breaker]\nwindow = '1m'\nprobes = 1", 2, "it has no threshold"),
+    ("[devices.boiler.circuit_breaker]\nrecovery = '1m'", 2, "it has no threshold"),
     ("[devices]\nboiler = 3", 2, "it must be a section"),
     ("devices = 3", 1, "it must have a section for each device"),
 ]

@@ -173,7 +173,7 @@ def test_size(place):
     assert passes(steady, 90), place.app.log[-3000:]
     assert not any(each % 5 == 0 for each in place.numbers("large"))
     # one line has the drops of all topics: where another topic is refused for good, that may be the one it names
-    assert "closes the connection on" in place.app.log or "refused it for good" in place.app.log
+    assert "closes the connection on a message of" in place.app.log or "refused it for good" in place.app.log
 
 
 def test_doctor(place, capsys):

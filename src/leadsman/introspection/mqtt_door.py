@@ -92,7 +92,7 @@ class MqttDoor:
     def _answer(self, request: Query, message: Message, envelope: dict[str, Json]) -> Work:
         """Make the document that a request asks for, and send it: in one message, or in pages."""
         with self._service.under_way():
-            pages = Pages(page_size(self._link.largest_packet(message.topic), len(message.payload)))
+            pages = Pages(page_size(self._link.maximum_packet_size, len(message.payload)))
             try:
                 yield from self._service.describe(request, pages)
             except Exception:  # the log has more

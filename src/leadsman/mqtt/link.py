@@ -275,11 +275,11 @@ class Link:
         """The broker of the connection; without one, the broker that is tried next."""
         return self.choice.broker
 
-    def largest_packet(self, topic: str) -> int | None:
-        """Bytes of the largest packet to send to a topic: the Maximum Packet Size of the broker (MQTT 5 §3.2.2.3.6), or
-        half of what it closed the connection on, since nobody knows which size it takes there. None without
-        a connection, or if no limit is known."""
-        return self._window.largest(topic)
+    @property
+    def maximum_packet_size(self) -> int | None:
+        """Bytes of the largest packet that the broker takes, as it has announced or as was learned; None without a
+        connection, or if no limit is known."""
+        return self._window.largest
 
     @property
     def last_error(self) -> str | None:

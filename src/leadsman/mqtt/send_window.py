@@ -2,9 +2,9 @@
 
 As many messages are in flight as the broker allows, up to `MOST`. Publishing is a call and the acknowledgement a
 callback, so no handler waits, and no message needs a task. A connection delivers in order, so several messages of a
-topic are in flight. After a broken connection they are sent again as before, and after a second one that broke on the
-same messages one at a time. That finds the topic on which the broker closes the connection, if there is one
-(`leadsman.mqtt.suspects`). Such a topic pauses, and all others continue.
+topic are in flight. After a broken connection they are sent again in order, only a few messages at a time, and then
+one. That finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a
+topic pauses, and all others continue.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from leadsman.mqtt.connection import Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, NOT_AUTHORIZED, PASSING
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.message_state import WAITING, Item
+from leadsman.mqtt.message_state import IN_FLIGHT, Item
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.suspects import AFTER_SENDING, QUIET, Blame, Broken, Suspects
+from leadsman.mqtt.suspects import QUIET, Blame, Broken, SizeLimit, Suspects
 from leadsman.mqtt.topic_faults import FaultKind, TopicFaults
 
 BATCH = 100
@@ -34,17 +34,14 @@ FIRST_CONNECTION = 5.0
 """Seconds that the first connection may take; what waits for it longer waits over an outage."""
 LATE = 5.0
 """Seconds. A reading that is older when it is sent is marked as replayed."""
+PAUSE_DOUBTFUL = 8.0
+"""Seconds of longest pause for a topic on which only connections broke that had not settled: the network may flap."""
 PAUSE_EACH = 10.0
 """Seconds of longest pause for each topic that breaks the connection, so that many of them break it no more often."""
 OVERHEAD = 20
 """Bytes of a packet besides what `Message.size` counts, at most."""
 POISON = 3
-"""Connections that may break on one message, while others arrive, before it is set aside."""
-CLOSES_FOR = 86_400.0
-"""Seconds for which messages as large as one on which the connection broke are not sent: limits and access lists are
-changed."""
-MOST_CLOSING = 1000
-"""Topics of which it is kept how large a message breaks the connection. A further one takes the oldest one's place."""
+"""Connections that may break on one message, while others arrive, before it is dropped."""
 
 
 STEP = 1.0
@@ -90,8 +87,6 @@ reason. The start of an app with a thousand devices, and the end of an outage, m
 
 PAUSE = (1.0, 60.0)
 """Seconds: the first and the longest pause of a topic whose message was refused."""
-PAUSE_CLOSING = (60.0, 600.0)
-"""The same of a topic on whose message the connection breaks: each look at it costs all topics some connections."""
 
 
 class Pauses:
@@ -128,10 +123,9 @@ class Pauses:
         if not event.is_answer:
             self.faults.lost(event.topic, event.cause, event.reason, event.messages, event.at)
 
-    def begin(self, topic: str, now: float, bounds: tuple[float, float]) -> float:
-        """Keep a topic back, twice as long as the last time. `bounds`: see `PAUSE`. Returns the seconds."""
-        first, longest = bounds
-        seconds = self._seconds[topic] = min(max(first, self._seconds.get(topic, 0.0) * 2), longest)
+    def begin(self, topic: str, now: float, longest: float) -> float:
+        """Keep a topic back, twice as long as the last time. Returns the seconds."""
+        seconds = self._seconds[topic] = min(self._seconds.get(topic, PAUSE[0] / 2) * 2, longest)
         self._outbox.pause(topic, now + seconds)
         return seconds
 
@@ -198,11 +192,6 @@ class RetainedMessages:
         if topic in self._due and topic not in self._outbox:
             self._due.discard(topic)
             self._send_again(*self._messages[topic])
-
-    def size(self, topic: str) -> int:
-        """Bytes of the newest message of a topic that arrived; 0 if that is not known."""
-        known = self._messages.get(topic)
-        return 0 if known is None else known[1].size
 
     def forget(self, topic: str) -> None:
         """The broker closes the connection on messages of this topic: send none of it again."""
@@ -352,15 +341,6 @@ class Overdue:
         return self._outbox.unstored(number)
 
 
-class Closing(NamedTuple):
-    """A broker closes the connection on messages of a topic."""
-
-    size: int
-    """Bytes of the smallest packet on which it did so."""
-    until: float
-    """Nothing as large is sent before, monotonic seconds."""
-
-
 class SendWindow:
     """Sends an outbox through one connection after the other.
 
@@ -391,8 +371,7 @@ class SendWindow:
         self._suspects = Suspects()
         self.pauses = Pauses(outbox, clock)
         events.subscribe_to(MessageDropped, self.pauses.lost)
-        self._closing: dict[str, Closing] = {}
-        """On what this broker closed the connection, by topic."""
+        self._limit = SizeLimit()
         self._outlived: set[str] = set()
         """The topics of which this connection has seen a message refused for good."""
         self._alone_bytes = 0
@@ -417,12 +396,16 @@ class SendWindow:
         self.frozen = False
         """Whether a flush gave the broker up because it acknowledged nothing."""
 
-    def largest(self, topic: str) -> int | None:
-        """See `leadsman.mqtt.link.Link.largest_packet`."""
+    @property
+    def largest(self) -> int | None:
+        """See `leadsman.mqtt.link.Link.maximum_packet_size`."""
         if self.connection is None:
             return None
-        announced, closing = self.connection.connack.maximum_packet_size, self._closing.get(topic)
-        return min((each for each in (announced, closing and closing.size // 2) if each), default=None)
+        announced, learned = (
+            self.connection.connack.maximum_packet_size,
+            self._limit.refused_size(self._clock.monotonic()),
+        )
+        return min((each for each in (announced, None if learned is None else learned - 1) if each), default=None)
 
     @property
     def limited_by(self) -> Literal["receive_maximum"] | None:
@@ -453,11 +436,11 @@ class SendWindow:
         """Whether a message may go without its turn in the outbox: no topic is in trouble, and the window has room."""
         largest = connection.connack.maximum_packet_size
         return (
-            not (self._suspects.alone or self._suspects.solo)
+            not (self._suspects.alone or self._suspects.searching)
             and len(self._sent) < min(self.size, BATCH)
             and self._has_room(message.size)
             and (largest is None or message.size + OVERHEAD <= largest)
-            and message.topic not in self._closing
+            and not self._limit
             and not self._must_wait()
         )
 
@@ -488,7 +471,7 @@ class SendWindow:
         if moved:
             self._suspects.forget()
             self.pauses.forget()
-            self._closing.clear()
+            self._limit.forget()
         self._broker = broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
         self.size = min(MOST if v5 else MOST_V311, connection.connack.receive_maximum)
@@ -510,6 +493,7 @@ class SendWindow:
             self._quiet = None
         self.overdue.stop()
         self.overdue.waits()
+        self._limit.ended()
         self._outlived.clear()
         flying = self.outbox.lost()
         if code in NO_MESSAGE:
@@ -535,7 +519,7 @@ class SendWindow:
         now, offset, late = self._clock.monotonic(), self._clock.offset(), self._clock.wall() - LATE
         if outbox.paused:
             self._resume_paused(now)
-        window = 0 if suspects.solo else self.size
+        window = suspects.window(self.size)
         sent = self._sent
         most = len(sent) + BATCH
         while len(sent) < min(window, most):
@@ -555,7 +539,7 @@ class SendWindow:
                 window = len(sent)
                 break
             if not message.qos:
-                suspects.sends_unsure(message.topic, now)
+                message = suspects.certain(message, now)
             if is_off(message, offset):
                 message = retime(message, offset)
             if message.taken_at is not None and message.taken_at < late:
@@ -595,17 +579,16 @@ class SendWindow:
         self._bytes -= sent.size
         if is_due:
             self.overdue.since = now
-        topic, settles = None if sent.item is None else sent.item.message.topic, QUIET
+        topic = None if sent.item is None else sent.item.message.topic
         if sent.item is not None and topic is not None and code < 0x80:
-            settles = QUIET if sent.item.message.qos else AFTER_SENDING
             self._accepted(sent.item, topic, now)
         elif sent.item is not None and topic is not None:
             self._refused(sent.item, topic, code)
         if self._empty is not None and self.outbox.only_paused and not self._empty.done():
             self._empty.set_result(None)  # `flush` does not wait for topics that pause
         if topic is not None and topic == self._suspects.solo:
-            self._quiet = self._loop.call_later(settles, self._survived, topic)
-        elif self.outbox.ready or self.outbox.paused:
+            self._quiet = self._loop.call_later(QUIET, self._survived, topic)
+        elif self.outbox.ready or self.outbox.paused or self._suspects.searching:
             self._soon()
         else:
             self._caught_up()
@@ -619,7 +602,7 @@ class SendWindow:
     def _kept_waiting(self, connection: Connection, now: float) -> None:
         """Messages wait for room in the window."""
         silence = now - self._answered
-        if self._suspects.alone or silence > max(SILENCE, 2 * self._round_trip):
+        if self._suspects.searching or silence > max(SILENCE, 2 * self._round_trip):
             self._waits_since = now  # small on purpose, or the broker pauses: no sign of a slow network
             return
         connection.urgent = True
@@ -648,27 +631,25 @@ class SendWindow:
             if item is None:
                 if self.outbox.ready:  # instead of the expired ones
                     continue
+                if not self.outbox.in_flight:
+                    self._suspects.untested.clear()  # the last of them was replaced by a newer one
                 return None
             topic, size = item.message.topic, item.message.size + OVERHEAD
-            closing = self._closing.get(topic)
-            if closing is not None and now >= closing.until:
-                del self._closing[topic]
-                closing = None
-            if largest is not None and size > largest:
-                kind: FaultKind = "over_limit"
-                reason = why = f"larger than the limit of {self._broker}: {largest} bytes"
-            elif closing is not None and size >= closing.size:
-                kind, reason = self._reason(topic)
-                why = f"{size} bytes, and {self._broker} closes the connection on {closing.size} bytes"
-            else:
+            learned = self._limit.refused_size(now)
+            if (largest is None or size <= largest) and (learned is None or size < learned):
                 return item
-            fault = f"the broker does not take messages of {topic!r}: {reason}"
-            self.pauses.refused(topic, kind, fault, for_good=True)
+            if learned is not None and size >= learned:
+                why = f"{size} bytes, and {self._broker} closes the connection on a message of {learned} bytes"
+            else:
+                why = f"larger than the limit of {self._broker}: {largest} bytes"
+            fault = f"the broker does not take messages of {topic!r}: {why}"
+            self.pauses.refused(topic, "over_limit", fault, for_good=True)
             self._bury(item, why)
 
     def _accepted(self, item: Item, topic: str, now: float) -> None:
-        if item.message.qos:
-            self._suspects.acknowledged(topic, now)
+        self._suspects.acknowledged(topic, now)
+        if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
+            self._limit.acknowledged(topic, item.message.size + OVERHEAD)
         self._arrived(self.outbox.accept(item))
         if self.pauses and not self._suspects.is_blamed(topic):
             self.pauses.forgive(topic)
@@ -705,7 +686,7 @@ class SendWindow:
         else:
             self.outbox.refuse(item)
             for packet_id, sent in self._sent.items():
-                if sent.item is not None and sent.item.place is WAITING:
+                if sent.item is not None and sent.item.place is not IN_FLIGHT:
                     self._sent[packet_id] = sent._replace(item=None)
             if topic not in self.outbox.paused:  # else several were in flight, and the first of them paused it
                 self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
@@ -713,6 +694,7 @@ class SendWindow:
     def _survived(self, topic: str) -> None:
         """The connection outlived a message that was sent alone."""
         self._quiet = None
+        self._limit.accepted(topic, self._alone_bytes)
         if self._suspects.survived(topic):
             if topic not in self.outbox.paused:
                 self.pauses.forgive(topic)
@@ -725,47 +707,35 @@ class SendWindow:
         if in_flight and self.outbox.gives_up(topic):
             self._give_up(self.outbox.drop_next(topic, CLOSES))
             return Broken(True, topic, f"the broker does not take messages of {topic!r}: {CLOSES}")
-        kind, reason = self._reason(topic)
-        fault = f"the broker does not take messages of {topic!r}: {reason}"
-        if blame.refused:
-            self._retained.forget(topic)
-            self.pauses.refused(topic, kind, fault)
-            if topic not in self.outbox.paused:
-                self._pause(topic, reason)
-            return Broken(True, topic, fault)
-        self.outbox.pause(topic, self._clock.monotonic() + SETTLED)
-        if blame.breaks == 1:
+        if not (blame.refused or blame.breaks > 1):
+            self.outbox.defer(topic)
             return Broken(in_flight=True)
+        now = self._clock.monotonic()
+        others_arrived = self.outbox.delivered > blame.delivered  # else the road may be bad, and not the message
+        if not blame.refused and others_arrived and self._limit.broke(topic, self._alone_bytes, now):
+            fault = f"the broker closes the connection on a message of {self._alone_bytes} bytes to {topic!r}"
+            self.pauses.refused(topic, "over_limit", fault, for_good=True)
+            if in_flight:  # some brokers acknowledge, and then close
+                self.outbox.defer(topic)
+            return Broken(True, topic, f"{fault}; messages of this size are dropped from now on")
+        self._retained.forget(topic)
+        kind, reason = self.pauses.reasons.get(topic, ("closes", CLOSES))
+        fault = f"the broker does not take messages of {topic!r}: {reason}"
         self.pauses.refused(topic, kind, fault)
-        if blame.breaks >= POISON and self.outbox.delivered > blame.delivered:  # else it may be the road
-            self._set_aside(topic, reason, in_flight=in_flight)
+        if topic not in self.outbox.paused:
+            settled = blame.refused or now - self._started >= SETTLED
+            self._pause(topic, reason, PAUSE[1] if settled else PAUSE_DOUBTFUL)
+        if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
+            self._suspects.pardon(topic)
+            why = f"the connection broke {POISON} times on it"
+            self.overdue.writes()
+            self._report(self.outbox.drop_next(topic, why))
         return Broken(True, topic, fault)
 
-    def _reason(self, topic: str) -> tuple[FaultKind, str]:
-        """Why the broker takes no message of a topic on which the connection broke."""
-        return self.pauses.reasons.get(topic, ("closes", CLOSES))
-
-    def _set_aside(self, topic: str, reason: str, *, in_flight: bool) -> None:
-        """The broker closes the connection on the message of this topic that was sent alone. That one is dropped, if it
-        is still there: some brokers acknowledge, and then close. Others as large are not sent, unless it took one."""
-        self._suspects.pardon(topic)
-        if self._retained.size(topic) + OVERHEAD < self._alone_bytes:
-            self._retained.forget(topic)
-            if topic not in self._closing and len(self._closing) >= MOST_CLOSING:
-                del self._closing[next(iter(self._closing))]
-            known = self._closing.get(topic)
-            size = self._alone_bytes if known is None else min(known.size, self._alone_bytes)
-            self._closing[topic] = Closing(size, self._clock.monotonic() + CLOSES_FOR)
-        self._pause(topic, reason, PAUSE_CLOSING)
-        if in_flight:
-            self.overdue.writes()
-            self._report(self.outbox.drop_next(topic, f"the connection broke {POISON} times on it"))
-
-    def _pause(self, topic: str, reason: str, bounds: tuple[float, float] = PAUSE) -> None:
+    def _pause(self, topic: str, reason: str, longest: float = PAUSE[1]) -> None:
         """Keep `topic` back, twice as long as the last time."""
-        first, longest = bounds
-        longest = max(longest, PAUSE_EACH * (self._suspects.blamed - 1))
-        pause = self.pauses.begin(topic, self._clock.monotonic(), (first, longest))
+        others = PAUSE_EACH * (self._suspects.blamed - 1)
+        pause = self.pauses.begin(topic, self._clock.monotonic(), max(longest, others))
         self._events.emit(MessageRefused(topic, reason, pause))
 
     def _resume_paused(self, now: float) -> None:

@@ -77,9 +77,9 @@ covered(
     "32",
     P1,
     "a slow and distant broker, with a backlog",
-    "the backlog arrives whole; live readings go before it",
+    "the backlog arrives whole; live readings follow it",
     f"{SYSTEM}/test_distant_broker.py::test_a_backlog_arrives_whole_also_if_the_connection_breaks",
-    f"{SYSTEM}/test_distant_broker.py::test_where_mosquitto_allows_few_in_flight_live_readings_go_before_the_backlog",
+    f"{SYSTEM}/test_distant_broker.py::test_where_mosquitto_allows_few_in_flight_live_readings_follow_the_backlog",
 )
 covered(
     "33",
@@ -149,9 +149,9 @@ covered(
     "42",
     P1,
     "a large backlog is replayed",
-    "quickly, and live readings do not wait for it",
+    "quickly, and live readings follow it in order",
     DISTANT + "::test_a_backlog_is_made_up_for_quickly_and_live_readings_do_not_wait_for_it",
-    DISTANT + "::test_a_backlog_that_takes_longer_lets_live_readings_go_first_and_follows_in_order",
+    DISTANT + "::test_live_readings_follow_a_backlog_in_order_and_only_the_newest_is_retained",
 )
 covered(
     "46",
