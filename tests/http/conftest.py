@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import tempfile
 
 import httpx
@@ -78,7 +79,9 @@ async def serving(app=None, **settings):
     port = free_port()
     app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}", **settings}))
     broker = MemoryBroker()
-    running = asyncio.create_task(app.serve(broker.connect, environment={}))
+    running = asyncio.create_task(
+        app.serve(broker.connect, environment={"XDG_STATE_HOME": f"{os.environ['XDG_STATE_HOME']}/{port}"})
+    )
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
         try:
             while True:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import threading
 import time
 from importlib.resources import files
@@ -44,7 +45,7 @@ def client():
 
     async def serve():
         loops.append(asyncio.get_running_loop())
-        await app.serve(MemoryBroker().connect, environment={})
+        await app.serve(MemoryBroker().connect, environment={"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]})
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()

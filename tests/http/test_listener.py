@@ -24,7 +24,9 @@ def opened(caplog):
 
         async def run():
             caplog.clear()
-            running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+            running = asyncio.create_task(
+                app.serve(MemoryBroker().connect, environment={"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]})
+            )
             async with asyncio.timeout(60):
                 while not (said := [each for each in caplog.messages if "is at" in each or "cannot be opened" in each]):
                     assert not running.done(), running.result()

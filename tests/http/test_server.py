@@ -317,7 +317,9 @@ def test_the_stop_waits_neither_for_streams_nor_for_connections():
     async def stop():
         app, port = house_app(), free_port()
         app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}"}))
-        running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+        running = asyncio.create_task(
+            app.serve(MemoryBroker().connect, environment={"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]})
+        )
         writers = []
         for text in (b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /"):
             while True:
@@ -349,7 +351,9 @@ def test_the_stop_ends_requests_that_are_being_answered(monkeypatch):
     async def stop():
         app, port = house_app(), free_port()
         app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}"}))
-        running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+        running = asyncio.create_task(
+            app.serve(MemoryBroker().connect, environment={"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]})
+        )
         while True:
             with contextlib.suppress(ConnectionError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -380,7 +384,9 @@ def test_a_port_in_use_is_reported_once_and_the_app_runs_and_takes_it_later(monk
         with socket.socket() as other:
             other.bind(("127.0.0.1", port))
             other.listen()
-            running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+            running = asyncio.create_task(
+                app.serve(MemoryBroker().connect, environment={"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]})
+            )
             while "cannot be opened" not in caplog.text:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.3)
@@ -404,7 +410,9 @@ def test_a_unix_socket_is_served_and_removed_at_the_end(tmp_path):
     app.load(Where.nowhere({"http.bind": f"unix:{path}"}))
 
     async def ask():
-        running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+        running = asyncio.create_task(
+            app.serve(MemoryBroker().connect, environment={"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]})
+        )
         while not path.exists():
             await asyncio.sleep(0.01)
         transport = httpx.AsyncHTTPTransport(uds=str(path))

@@ -94,7 +94,7 @@ def test_the_pages_of_an_answer_wait_for_room_and_go_on_once_there_is_room(harne
     asked.run(EXPIRY - 2)
     asked.broker.thaw()
 
-    assert [answer["page"] for answer in asked.answers] == [1, 2, 3, 4, 5]
+    assert [answer["page"] for answer in asked.answers] == [1, 2], "256 KiB are in flight at most"
     asked.run(5)
     assert [answer["page"] for answer in asked.answers] == [*range(1, 11)]
     assert asked.answers[0]["pages"] == 10
@@ -108,11 +108,12 @@ def test_answers_are_given_up_with_their_receiver_and_make_room_for_the_next_one
         asked.run(EXPIRY + 1)
         asked.broker.thaw()
         asked.run(60)
-    assert asked.answers == []
+    late = len(asked.answers)
+    assert late < 5 * MOST_AT_ONCE, "of ten pages each, what was in flight arrives"
 
     asked.send()
     asked.run(5)
-    assert [answer["status"] for answer in asked.answers] == ["ok"] * 10
+    assert [answer["status"] for answer in asked.answers[late:]] == ["ok"] * 10
 
 
 def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait(harness):
