@@ -122,6 +122,7 @@ class App(Registrar):
                 twins,
                 discovery,
                 redact if callable(redact) else None,
+                program_of(sys._getframe()),  # noqa: SLF001  # the documented way; it is only spelled so
             )
         )
         """What the app is set up with, for the command line and for tests."""
@@ -133,7 +134,6 @@ class App(Registrar):
         self._live = LiveParts()
         self._redaction = Redaction(() if callable(redact) else redact)
         self._unloaded = False
-        self._program = program_of(sys._getframe())  # noqa: SLF001  # the documented way; it is only spelled so
 
     @property
     def telemetries(self) -> dict[str, Telemetry]:
@@ -421,4 +421,4 @@ class App(Registrar):
             last_resort=self._last_resort,
             keep_state=self._keep_state,
             live=self._live,
-        )._replace(program=self._program)
+        )

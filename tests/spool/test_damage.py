@@ -137,6 +137,32 @@ def test_the_database_of_another_program_is_kept(path, open_spool, asides):
         assert other.execute("SELECT * FROM outbox").fetchall() == []
 
 
+@pytest.mark.parametrize(
+    "planted",
+    [
+        ["CREATE VIEW others AS WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT n FROM n"],
+        ["ALTER TABLE topics RENAME TO others", "CREATE VIEW topics AS SELECT 'a' AS topic"],
+        ["CREATE TRIGGER endless AFTER INSERT ON outbox BEGIN INSERT INTO dead SELECT * FROM dead; END"],
+        ["CREATE INDEX other ON outbox(length(payload))"],
+    ],
+    ids=["view", "view for a table", "trigger", "index"],
+)
+def test_what_somebody_put_beside_the_rows_costs_none_of_them(stored, open_spool, rows, everything, planted, asides):
+    with closing(sqlite3.connect(stored)) as database, database:
+        for statement in planted:
+            database.execute(statement)
+
+    assert everything(open_spool()) == rows
+    assert asides(), "the file is not used any more"
+
+
+def test_a_table_of_rows_that_is_not_ours_is_not_asked(stored, open_spool, everything):
+    with closing(sqlite3.connect(stored)) as database, database:
+        database.execute("ALTER TABLE outbox ADD COLUMN more AS (zeroblob(100000000))")
+
+    assert everything(open_spool()) == []
+
+
 def test_one_bad_page_costs_its_rows_and_no_others(stored, open_spool, rows, everything):
     overwrite(stored, page_of(stored, random.Random(2).choice(small(rows)[5:-5])), b"\xff" * PAGE)
 

@@ -65,6 +65,7 @@ def test_dates_and_times_are_set_as_on_the_page_where_home_assistant_knows_them(
         deadline = time.monotonic() + 60
         while not home.complaints and time.monotonic() < deadline:
             time.sleep(0.05)
+        assert home.complaints
         assert all("holiday--recent" in each for each in home.complaints)
         assert not [each for each in moments if each in home.entities()]
         home.forget()

@@ -106,6 +106,8 @@ class Declaration(NamedTuple):
     """As its author wrote it."""
     redact: MakeRedaction | None = None
     """Makes the redaction of what is hidden besides, if the settings decide it."""
+    program: str = ""
+    """The file in which the app is made."""
 
 
 class RegistrationList:

@@ -132,8 +132,8 @@ def has_our_schema(database: sqlite3.Connection) -> bool:
 def has_our_rows(database: sqlite3.Connection) -> bool:
     """Whether the tables with rows are as we make them, whatever else somebody put into the file. `has_our_schema` was
     asked before."""
-    query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name IN ('outbox', 'dead') ORDER BY name DESC"
-    return [sql for (sql,) in database.execute(query)] == list(MIGRATIONS[0])
+    query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name IN (?, ?) ORDER BY name DESC LIMIT 3"
+    return [sql for (sql,) in database.execute(query, ("outbox", "dead"))] == list(MIGRATIONS[0])
 
 
 def _number(database: sqlite3.Connection, query: str, *parameters: object) -> int:

@@ -231,7 +231,7 @@ def plan_of(
         name=setup.declaration.name,
         version=version,
         leadsman=__version__,
-        program="",
+        program=setup.declaration.program,
         topics=setup.topics,
         client_id=setup.client_id,
         state_name=setup.state_name,

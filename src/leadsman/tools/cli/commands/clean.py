@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
@@ -194,9 +195,10 @@ def _clean_at(
         )
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
     marker = f"{topics.introspect}/response"
-    others = dict.fromkeys(topic for each in listed.topics() for topic in each[1] if topic not in removal.listed)
+    gone = frozenset(removal.listed)
+    others = (topic for each in listed.topics() for topic in each[1] if topic not in gone)
     readable = (topics.status, *removal.pages)
-    removal = asyncio.run(only_kept(broker, removal, marker, readable, list(others)[:WITNESSES]))
+    removal = asyncio.run(only_kept(broker, removal, marker, readable, tuple(islice(others, WITNESSES))))
     if dry_run or not removal.listed:
         outcome = Outcome(removal.listed, {})
     else:
