@@ -76,6 +76,7 @@ def python(blocked, code, *arguments, directory=None, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", LIBRARIES)
 def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
     done = python(LIBRARIES[extra], IMPORT_ALL)

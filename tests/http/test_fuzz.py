@@ -85,6 +85,7 @@ def requests(draw):
     return method, path, operation, query, content, headers
 
 
+@pytest.mark.slow
 @given(request_=requests())
 def test_each_answer_is_one_that_the_document_describes(client, request_):
     method, path, operation, query, content, headers = request_
@@ -101,6 +102,7 @@ def test_each_answer_is_one_that_the_document_describes(client, request_):
         assert media_type in ("text/html", "text/plain")
 
 
+@pytest.mark.slow
 @given(
     method=st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"]),
     path=st.text(max_size=40).map(lambda text: "/" + quote(text)),

@@ -44,6 +44,7 @@ def test_a_request_that_does_not_arrive_ends_its_connection(run, monkeypatch, te
     assert run(wait) == (True, 200)
 
 
+@pytest.mark.slow
 def test_a_second_request_has_a_deadline_too(run, monkeypatch):
     monkeypatch.setattr(server, "HEAD_TIMEOUT", 1.0)
     monkeypatch.setattr(server, "IDLE_TIMEOUT", 2)
@@ -191,6 +192,7 @@ def test_many_slow_connections_keep_nobody_out(run, monkeypatch):
     assert gone == 200
 
 
+@pytest.mark.slow
 def test_connections_that_come_at_once_each_make_room_for_one(run, monkeypatch):
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
 
@@ -290,6 +292,7 @@ async def wait_for_room(house):
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_them(run, monkeypatch):
     monkeypatch.setattr(server, "WRITE_TIMEOUT", 1000)
     monkeypatch.setattr(routes, "SENDING", 1000)

@@ -39,6 +39,7 @@ def assert_nothing_lost(app: Harness, counters):
         assert len(numbers) - len(first_seen) < len(app.broker.connects), "more duplicates than interruptions"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outage", [1, 10, 30, 150, 3000])
 def test_no_reading_is_lost_while_the_broker_is_away_and_none_waits_long_after(harness, outage):
     app, counters = running_app(harness)
@@ -618,6 +619,7 @@ def test_no_more_messages_are_in_flight_than_the_broker_allows(harness):
     assert len(app.broker.log) == 20
 
 
+@pytest.mark.slow
 def test_an_outage_longer_than_the_outbox_costs_the_oldest_counts_them_and_keeps_the_newest(harness, caplog):
     app, counters = running_app(harness, devices=2, interval=1)
     app.broker.stop()

@@ -127,6 +127,7 @@ def test_while_a_circuit_is_open_the_heartbeat_tells_when_the_device_will_be_ask
     assert round(sensor.calls[1]) == 120
 
 
+@pytest.mark.slow
 def test_a_day_with_an_open_circuit_is_a_few_dozen_log_lines(harness, caplog):
     caplog.set_level(logging.INFO, "leadsman")
     app = harness(app_with(Outages(READING, [("1m", "24h")]), interval=30, retry=3, circuit_breaker=CircuitBreaker(3)))

@@ -587,6 +587,7 @@ def test_an_empty_message_without_a_value_of_another_kind_is_named_too(harness):
     assert "get" not in result["error"]
 
 
+@pytest.mark.slow
 def test_commands_that_come_faster_than_answers_can_go_are_executed_or_refused_and_counted_and_readings_go_on(harness):
     executed, sent = [], 20_000
 

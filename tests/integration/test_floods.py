@@ -160,6 +160,7 @@ def attacks():
         yield {"payload": every[number * 3 % len(every)]}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("way", "flooded"), [(way, way) for way in WAYS], indirect=["flooded"])
 def test_no_inbound_topic_fills_the_log_or_the_memory_or_delays_polls(way, flooded, caplog):

@@ -66,6 +66,7 @@ def mapping(payload):
     return {}
 
 
+@pytest.mark.slow
 @given(payloads(REGISTRY), payloads(REGISTRY), payloads(*DESCRIPTIONS.values()))
 def test_a_registry_removes_only_topics_that_can_be_topics(first, second, description):
     listed = Listed("house")
@@ -190,6 +191,7 @@ AS_OFTEN = settings(max_examples=examples(40), suppress_health_check=list(Health
 HERE = ("--prefix", "house", "--mqtt", "mqtt://broker.lan", "--timeout", "1ms")
 
 
+@pytest.mark.slow
 @AS_OFTEN
 @given(answer=payloads(ANSWER), status=payloads(STATUS), state=payloads({"t": 1}), answers=st.booleans())
 def test_why_gives_a_verdict_or_says_that_the_answer_is_odd(stage, answer, status, state, answers):

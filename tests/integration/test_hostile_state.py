@@ -55,6 +55,7 @@ def written(tmp_path_factory):
     return state, wall, found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(7200)
 @settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(data=st.data())

@@ -133,6 +133,7 @@ def test_a_plain_function_that_returns_what_nobody_awaits_is_reported(harness):
     assert "register an 'async def'" in str(fault)
 
 
+@pytest.mark.slow
 def test_notices_for_a_slow_listener_are_bounded(harness, caplog):
     app = App("house")
     for number in range(150):

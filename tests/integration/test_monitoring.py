@@ -400,6 +400,7 @@ def test_each_short_outage_has_its_cause_in_the_log_however_many_lines_there_are
     assert "lines about it left out before this one" in "".join(about)
 
 
+@pytest.mark.slow
 def test_a_device_that_fails_now_and_then_has_a_bounded_log_and_the_rest_is_counted(harness, caplog):
     caplog.set_level(logging.INFO, "leadsman")
     app = App("app")
@@ -720,6 +721,7 @@ def test_json_logs_have_the_facts_of_a_line_in_fields(harness, caplog):
 # Rows of the trace
 
 
+@pytest.mark.slow
 def test_a_device_that_fails_each_second_takes_no_row_from_another(harness):
     app = App("app")
     app.add_telemetry("busy", Scripted(fail(9999)), interval="1s")

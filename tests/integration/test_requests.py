@@ -263,6 +263,7 @@ def test_until_the_next_poll_reads_again_soon_after_the_device_is_back_whatever_
         assert 0 <= back <= 60.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [2, 10, 30, 60, 61, 300])
 def test_until_the_next_poll_never_makes_fewer_calls_nor_larger_gaps_than_polling_alone(harness, interval):
     random.seed(interval)

@@ -159,6 +159,7 @@ class House:
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(shared=st.booleans(), steps=st.lists(STEP, max_size=12))
 def test_all_that_know_devices_know_the_same(tmp_path_factory, shared, steps):

@@ -197,6 +197,7 @@ def outlets(secret, given, logs, directory):
     return [*found, *(("log", handler.stream.getvalue()) for handler in logs)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", [KEYED, LEVEL, BROKER, CALENDARS])
 def test_no_outlet_has_the_value_of_a_secret_whatever_repeats_it(secret, logs, tmp_path):
     found = outlets(secret, GIVEN, logs, tmp_path)
@@ -206,6 +207,7 @@ def test_no_outlet_has_the_value_of_a_secret_whatever_repeats_it(secret, logs, t
     assert [(where, text[:3000]) for where, text in found if holds(text, secret)] == []
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(3), suppress_health_check=list(HealthCheck))
 @given(st.text(min_size=12, max_size=40).filter(lambda text: "*" not in text and len({*text[:-2]}) > 7))
 def test_no_outlet_has_the_value_of_any_secret(logs, tmp_path_factory, secret):

@@ -97,6 +97,7 @@ class House:
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "interval", "dead", "options"),
     [
@@ -156,6 +157,7 @@ def test_a_wait_for_the_line_is_no_time_of_the_call():
         assert {harness.statuses(name)[-1] for name in names} == {"ok"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbered", [False, True], ids=["number 0", "its number"])
 def test_a_late_answer_to_a_request_that_was_cut_is_no_value_of_another_register(numbered):
     """A gateway that answers with the number 0, as some do, and a unit that was dead and is now late."""

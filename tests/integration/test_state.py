@@ -283,6 +283,7 @@ def test_a_disk_that_is_full_is_told_once_and_what_was_there_stays(life, directo
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("handler", "most"),
     [(Outages(READING, [("1s", "24h")]), 1442), (Scripted(READING), 98 + 25)],

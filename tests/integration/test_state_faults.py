@@ -251,6 +251,7 @@ def bytes_written():
         return {name: int(count) for name, count in (line.split(":") for line in counts)}["wchar"]
 
 
+@pytest.mark.slow
 def test_two_devices_that_always_fail_write_a_few_megabytes_a_day(harness, directory, monkeypatch):
     monkeypatch.setattr("leadsman.testing.loop._STEP", 0.001)
     app = App("app", keep_state=True)

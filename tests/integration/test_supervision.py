@@ -42,6 +42,7 @@ def test_a_device_that_comes_back_in_time_begins_the_count_anew(harness):
     assert running.status()["state"] == "online"
 
 
+@pytest.mark.slow
 def test_by_default_it_goes_on(harness):
     running = harness(house(d=Outages(READING, [("2m", "3d")])))
     running.run("12h")

@@ -165,6 +165,7 @@ def restarted(directory, *heard, **options):
     return harness
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(
     st.dictionaries(
@@ -188,6 +189,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(JSON | st.fixed_dictionaries({"fields": st.dictionaries(st.text(), JSON), "title": JSON}))
 @example({"fields": []})

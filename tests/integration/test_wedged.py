@@ -175,6 +175,7 @@ def test_a_bug_in_a_handler_is_no_fault_of_the_adapter(harness):
     assert stick.opens == 1
 
 
+@pytest.mark.slow
 def test_a_dead_device_is_not_reopened_ever_more_often_and_floods_no_log(harness, caplog):
     stick = Stick(opens_needed=10_000)
     running = harness(app_with(stick, interval=60))

@@ -116,6 +116,7 @@ def test_answers_are_given_up_with_their_receiver_and_make_room_for_the_next_one
     assert [answer["status"] for answer in asked.answers[late:]] == ["ok"] * 10
 
 
+@pytest.mark.slow
 def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait(harness):
     asked = Asked(harness, devices=1, handler=Scripted({"text": "x" * 100_000}), interval="1s")
     asked.broker.freeze()

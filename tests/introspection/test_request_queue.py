@@ -141,6 +141,7 @@ def test_the_payloads_that_wait_are_bounded_too():
 TEXT = st.text(alphabet="a/\u00e4\u20ac\U0001f321", max_size=300)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(10), deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=500), TEXT, st.binary(max_size=1500)), min_size=1, max_size=5))
 def test_whatever_a_request_carries_it_counts_while_it_waits(requests):

@@ -75,6 +75,7 @@ def introspected(broker, run):
     return broker.messages("house/introspect/response")[-1].json["data"]["app"]["nodes"]
 
 
+@pytest.mark.slow
 @bombs("nodes/pi-2", False)
 @bombs("lease", False)
 @bombs("status", False)
@@ -145,6 +146,7 @@ def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
     encode(sum(each.get("devices", 0) + each.get("shards", 0) for each in known.values()))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @bombs("nodes/pi-2")
 @given(payloads(*NODES, STATUS), st.sampled_from(["nodes/pi-2", "nodes/pi-2/status", "registry", "registry/2"]))

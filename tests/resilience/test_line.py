@@ -81,6 +81,7 @@ def line(dead, interval, answer, requests=1):
     return Units({u: math.inf if u in dead else answer for u in UNITS}, interval, requests)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(
     dead=st.sets(st.sampled_from(UNITS), min_size=1, max_size=9),

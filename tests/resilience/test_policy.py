@@ -458,6 +458,7 @@ def test_a_law_holds_for_trees_of_any_shape(law, a, b, c, run):
     assert verdicts(one, run) == verdicts(other, run)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(TREES, failures())
 def test_a_step_is_pure_and_its_state_survives_json(tree, run):
@@ -470,6 +471,7 @@ def test_a_step_is_pure_and_its_state_survives_json(tree, run):
         state = first[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(TREES, failures(), st.sampled_from(["symmetric", "add", "full", "equal", "decorrelated"]), st.randoms())
 def test_no_wait_of_any_tree_is_longer_than_its_cap(tree, run, mode, dice):

@@ -266,6 +266,7 @@ def test_rows_are_read_though_nothing_else_happens(rig, file):
     assert rig.deliver() == [b"old"]
 
 
+@pytest.mark.slow
 def test_readings_do_not_wait_for_a_disk_that_hangs(rig, file, monkeypatch):
     goes_on = threading.Event()
     opens = file.open
@@ -285,6 +286,7 @@ def test_readings_do_not_wait_for_a_disk_that_hangs(rig, file, monkeypatch):
     assert rig.states() == [StateFailed, StateWritten]
 
 
+@pytest.mark.slow
 def test_only_topics_that_may_have_rows_wait_for_the_file_to_be_counted(rig, file, monkeypatch):
     counted = threading.Event()
     opens = file.open

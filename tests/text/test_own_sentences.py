@@ -39,6 +39,7 @@ def is_sentence(text):
     return " " in text.strip() and text.isprintable() and len(text) < 400 and "(?" not in text  # a regular expression
 
 
+@pytest.mark.slow
 def test_each_sentence_is_shown_as_it_was_written():
     files = [*PACKAGE.rglob("*.py"), *APPS.glob("*/src/**/*.py")]
     written = {text for file in files for text in sentences(file) if is_sentence(text)}

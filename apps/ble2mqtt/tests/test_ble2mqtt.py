@@ -76,6 +76,7 @@ def test_without_discover_only_sensors_of_the_settings_are_published(tmp_path):
     assert devices.keys() == {"radio", "cellar"}
 
 
+@pytest.mark.slow
 def test_neighbours_do_not_take_the_place_of_a_sensor_of_the_settings(tmp_path):
     neighbours = [govee(f"AA:AA:AA:AA:AA:{number:02X}") for number in range(30)]
     settings = {"most": 5, "sensors": {"cellar": {"address": GOVEE}}}
@@ -97,33 +98,36 @@ def test_a_section_leaves_out_one_that_is_heard_or_names_it(tmp_path):
     assert "Garden" in names
 
 
+@pytest.mark.slow
 def test_a_sensor_that_was_not_heard_yet_is_seen_and_offline_after_an_hour(tmp_path):
     settings = {"sensors": {"cellar": {"address": "AA:AA:AA:AA:AA:AA"}}}
     with house(tmp_path, settings) as harness:
-        harness.run("2h")
+        harness.run("65m")
 
         assert harness.broker.retained["ble2mqtt/cellar/availability"].payload == b"offline"
 
 
+@pytest.mark.slow
 def test_a_silent_sensor_is_offline_and_back_with_its_next_advertisement(tmp_path):
     sensor = govee(GOVEE)
     with house(tmp_path, devices=[sensor, govee(RUUVI)]) as harness:
         harness.run("1m")
         sensor.silent = True
-        harness.run("2h")
+        harness.run("65m")
         assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"offline"
         sensor.silent = False
         harness.run("1m")
         assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"online"
 
 
+@pytest.mark.slow
 def test_a_sensor_of_which_only_the_name_is_heard_is_offline_and_publishes_nothing_old(tmp_path):
     sensor = govee(GOVEE)
     with house(tmp_path, devices=[sensor, govee(RUUVI)]) as harness:
         harness.run("1m")
         values, sensor.manufacturer = sensor.manufacturer, {}
         before = len(harness.states(GOVEE))
-        harness.run("2h")
+        harness.run("65m")
         assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"offline"
         assert len(harness.states(GOVEE)) == before
         sensor.manufacturer = values

@@ -70,6 +70,7 @@ def test_a_meter_is_read_in_few_requests(table, requests):
     assert max(block.size for block in blocks) <= {"em340": 50}.get(table, 80)
 
 
+@pytest.mark.slow
 def test_each_meter_of_a_line_is_a_device_and_one_that_is_silent_holds_up_no_other():
     with Harness(app, settings=SETTINGS, twins=True) as harness:
         units = harness.adapter(ModbusTwin).units

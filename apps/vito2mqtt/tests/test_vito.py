@@ -321,6 +321,7 @@ def test_a_stop_while_it_heats_restores_first(running):
     assert boiler.memory[0x6300] == b"\x32"
 
 
+@pytest.mark.slow
 def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored(running):
     boiler = simulated_boiler()
     with running(boiler) as harness:
@@ -353,10 +354,12 @@ def calls_in_an_hour_of_silence(running, **settings):
     return len(asked) - before
 
 
+@pytest.mark.slow
 def test_the_groups_share_a_circuit_so_a_dead_boiler_is_asked_seldom(running):
     assert calls_in_an_hour_of_silence(running) < 200
 
 
+@pytest.mark.slow
 def test_who_runs_it_may_switch_the_circuit_off(running):
     assert calls_in_an_hour_of_silence(running, **{"devices.*.circuit_breaker": "off"}) > 600
 

@@ -114,12 +114,22 @@ class ReadingOptions(PublishingOptions, total=False):
     plain text at ``{prefix}/{device}/{field}``, and ``"both"`` both. Default ``"json"``."""
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("every", "period", "seconds", "poll_interval", "scan_interval", "update_interval"), "interval"),
+    **dict.fromkeys(("retries", "max_retries", "attempts", "max_attempts", "tries"), "retry"),
+    **dict.fromkeys(("breaker", "circuit"), "circuit_breaker"),
+}
+"""What other frameworks call an option that decorators have here by another name."""
+
+
 def check_options(options: Options, known: type, without: frozenset[str] = frozenset()) -> None:
     """Check that all options are known. Raises `InvalidType` with a suggestion."""
     names = [name for name in known.__annotations__ if name not in without]
     for option in options:
         if option not in names:
-            raise InvalidType(f"{option!r} is not an option of its decorator; {suggestion(option, names)}")
+            meant = _ELSEWHERE.get(option)
+            cure = f"did you mean {meant!r}?" if meant in names else suggestion(option, names)
+            raise InvalidType(f"{option!r} is not an option of its decorator; {cure}")
 
 
 def instance_of(options: Options, option: str, kind: type[T], default: T, example: str) -> T:

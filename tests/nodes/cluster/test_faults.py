@@ -47,6 +47,7 @@ def runs(draw):
     return [Run(node, 0.0, end, killed=draw(st.booleans())), Run(node, again)]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(faults(), max_size=6), st.lists(runs(), max_size=3, unique_by=lambda run: run[0].node), st.booleans())
 @example([Partition("a", 30.0, 54.0, answers_only=True), Partition("b", 40.0, 64.0, answers_only=True)], [], True)

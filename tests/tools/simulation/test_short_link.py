@@ -140,6 +140,7 @@ def outcome_of(link, monkeypatch, scenario, size, **options):
     return simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [60_000, 100_000])
 def test_the_day_is_the_same_as_with_the_link_of_every_app_also_where_the_outbox_overflows(size, monkeypatch):
     once = round(DAY / LENGTH)

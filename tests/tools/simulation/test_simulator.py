@@ -314,6 +314,7 @@ def test_the_values_and_the_bytes_of_a_simulated_device_are_readings_as_others_a
     assert (written.figures.readings, written.figures.lost, written.figures.dropped) == (180, 0, 0)
 
 
+@pytest.mark.slow
 def test_readings_that_are_dropped_are_counted_where_each_value_has_a_topic():
     expiring, away = Delivery(expiry="1m"), QUIET._replace(broker=OutageRange(4, 4, 3600, 5400))
     layouts = ({}, {"layout": "fields"})
