@@ -288,4 +288,4 @@ def test_a_health_file_of_any_content_is_no_good_health(file, probe, content):
     code, words = probe(100.0)
 
     assert code == 1
-    assert "cannot be read" in words
+    assert "is no health file; name the one that the app writes" in words

@@ -35,12 +35,14 @@ def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
     try:
         health = HealthSummary(**json.loads(_read(path)))
         if not isinstance(health.words, str):
-            raise TypeError("its words are no text; check that the app writes this file")
+            raise TypeError("its words are no text")
         age, longest = now - health.at, OVERDUE * float(health.period)
     except FileNotFoundError:
         return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
-    except (OSError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
-        return False, f"{path} cannot be read: {str(error)[:200] or type(error).__name__}"
+    except OSError as error:
+        return False, f"{path} cannot be read: {error.strerror}; name the file that the app writes, and see who owns it"
+    except (ValueError, TypeError, ArithmeticError, RecursionError):
+        return False, f"{path} is no health file; name the one that the app writes with {HEALTH_FILE}"
     if not -1.0 <= age <= longest:
         return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"
     return health.fresh is True, health.words
@@ -72,5 +74,5 @@ def _read(path: str | os.PathLike[str]) -> bytes:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(f"{path} is not a regular file; move it away")
+            raise OSError(0, "it is not a regular file")
         return file.read(_LARGEST)
