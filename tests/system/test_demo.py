@@ -242,7 +242,7 @@ def test_what_a_library_writes_to_stderr_is_a_line_of_the_board_and_tears_no_pic
 def test_what_the_outbox_delivers_after_an_outage_is_seen_from_the_first_message_on():
     async def outages(mosquitto):
         seen, broker = asyncio.Queue(), Broker.from_url(mosquitto.url)
-        viewer = Viewer(broker, "viewer", "demo/#", lambda message: seen.put_nowait(message.payload))
+        viewer = Viewer(broker, "demo/#", lambda message: seen.put_nowait(message.payload))
         listening = asyncio.create_task(viewer.listen())
         for outage in range(3):
             connection = await next_connection(viewer)

@@ -5,13 +5,13 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
+from leadsman.mqtt.connection import Connect, Connection, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.message import Message
 
@@ -25,13 +25,6 @@ class NoAnswer(BrokerError):
     """The broker left a packet unanswered, and the connection open."""
 
 
-class Opened(NamedTuple):
-    """A connection in one of the two versions of MQTT."""
-
-    connection: Connection
-    protocol: str
-
-
 def new_client_id(name: str = "leadsman") -> str:
     """A client id that no other client has."""
     return f"{name}-{uuid.uuid4().hex[:12]}"
@@ -42,57 +35,67 @@ def greeting(client_id: str, protocol: str) -> Connect:
     return Connect(client_id, protocol, None, b"", largest=None, session_expiry=0)
 
 
-async def open_beside(broker: Broker, client_id: str, listener: ConnectionListener) -> Opened:
-    """Connect with the version of the URL, or else with the other one.
-
-    Raises:
-        BrokerError: the broker cannot be reached, or refuses the connection. If it takes neither version, its reason
-            against the second one, which may be a password. Or it had a session for the client id, which nobody has
-            used: it takes the user name for it, and so this connection ends that of the app.
-    """
-    opened = await _open_beside(broker, client_id, listener)
-    if opened.connection.connack.session_present:
-        opened.connection.abort()
-        raise BrokerError(
-            f"{broker} takes the user name for the client id, so a tool with the user of the app ends the app's "
-            "connection; give the tool a user of its own: --mqtt, or MQTT__USERNAME and MQTT__PASSWORD"
-        )
-    return opened
-
-
-async def _open_beside(broker: Broker, client_id: str, listener: ConnectionListener) -> Opened:
-    clock, wanted = system_clock(asyncio.get_running_loop()), broker.version
-    try:
-        return Opened(await client.connect(broker, clock, greeting(client_id, wanted), listener), wanted)
-    except (ConnectionRefused, ConnackMissing) as error:
-        if isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION:
-            raise
-        other = V311 if wanted == V5 else V5
-        return Opened(await client.connect(broker, clock, greeting(client_id, other), listener), other)
-
-
 class SideConnection:
-    """One connection, and its listener."""
+    """One connection at a time, and its listener. A tool that stays connects again."""
 
     connection: Connection
+    protocol: str
+    """The version of MQTT."""
 
     def __init__(self) -> None:
         self.messages: list[Received] = []
         """The received messages, in order."""
         self.broken: BrokerError | None = None
-        """Why the connection was lost; None if it was not."""
+        """Why the last connection was lost; None if it was not."""
         self._codes: dict[int, int] = {}
         self._news = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def at(self, broker: Broker) -> AsyncIterator[Self]:
-        """Connect, in the version of MQTT that the broker speaks, and close at the end of the block. Raises as
-        `open_beside`."""
-        self.connection = (await open_beside(broker, new_client_id(), self)).connection
+    async def at(self, broker: Broker, client_id: str | None = None) -> AsyncIterator[Self]:
+        """Connect with the version of the URL, or else with the other one; close at the end of the block.
+
+        Args:
+            broker: where.
+            client_id: None makes one that no other client has.
+
+        Raises:
+            BrokerError: the broker cannot be reached, or refuses the connection. If it takes neither version, its
+                reason against the second one, which may be a password. Or it had a session for the client id, which
+                nobody has used: it takes the user name for it, and so this connection ends that of the app.
+        """
+        packet = greeting(client_id or new_client_id(), broker.version)
+        try:
+            await self._open(broker, packet)
+        except (ConnectionRefused, ConnackMissing) as error:
+            if isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION:
+                raise
+            await self._open(broker, packet._replace(protocol=V311 if packet.protocol == V5 else V5))
+        if self.connection.connack.session_present:
+            self.connection.abort()
+            raise BrokerError(
+                f"{broker} takes the user name for the client id, so a tool with the user of the app ends the app's "
+                "connection; give the tool a user of its own: --mqtt, or MQTT__USERNAME and MQTT__PASSWORD"
+            )
         try:
             yield self
         finally:
             await self.connection.close()
+
+    @contextlib.asynccontextmanager
+    async def greeted(self, broker: Broker, packet: Connect) -> AsyncIterator[Self]:
+        """Connect with this CONNECT, and close at the end of the block. Raises as
+        `leadsman.mqtt.connection.Connector`."""
+        await self._open(broker, packet)
+        try:
+            yield self
+        finally:
+            await self.connection.close()
+
+    async def _open(self, broker: Broker, packet: Connect) -> None:
+        self.broken = None
+        self._codes.clear()
+        self.protocol = packet.protocol
+        self.connection = await client.connect(broker, system_clock(asyncio.get_running_loop()), packet, self)
 
     async def until(self, done: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until something is done, at most `seconds`, or until the connection is lost. Returns whether it is.

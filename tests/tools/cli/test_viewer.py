@@ -22,7 +22,7 @@ def test_what_the_broker_has_is_shown_whichever_version_of_mqtt_it_speaks(monkey
 
     async def view():
         seen = asyncio.Queue()
-        viewer = Viewer(Broker(), "viewer", "house/#", seen.put_nowait)
+        viewer = Viewer(Broker(), "house/#", seen.put_nowait)
         connection = await broker.connect(Connect("app", "3.1.1", None, b""), viewer)
         connection.publish(Message("house/attic/state", b"{}", retain=True))
         async with asyncio.timeout(10):

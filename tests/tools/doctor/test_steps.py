@@ -73,7 +73,7 @@ def test_the_session_of_a_will_is_ended_although_its_connection_was_not_made_yet
     async def hangs(*arguments):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(broker, "open_visit", hangs)
+    monkeypatch.setattr("leadsman.mqtt.client.connect", hangs)
 
     async def cancelled(*arguments):
         async with asyncio.timeout(1):

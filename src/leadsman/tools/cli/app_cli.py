@@ -87,7 +87,7 @@ def _demo(options: argparse.Namespace) -> None:
         raise InvalidValue("--demo starts a broker of its own; write --dry-run --mqtt URL to use another one")
     with demo_broker() as (options.mqtt, kind, _):
         print(f"The broker is {options.mqtt}, {kind}. Ctrl-C ends the demo.", flush=True)
-        viewer = Viewer(Broker.from_url(options.mqtt), "leadsman-viewer", "#", _print)
+        viewer = Viewer(Broker.from_url(options.mqtt), "#", _print)
         threading.Thread(target=lambda: asyncio.run(viewer.listen()), name="viewer", daemon=True).start()
         app = load_app(options)
         app.setup.use_twins()

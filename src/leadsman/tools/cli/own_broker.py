@@ -3,6 +3,7 @@ one that is suitable for nothing else. A viewer shows what the broker has, as an
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 
 from leadsman.errors import BrokerError
@@ -10,7 +11,7 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
-from leadsman.mqtt.side_connection import open_beside
+from leadsman.mqtt.side_connection import SideConnection
 from leadsman.testing.embedded import embedded_broker
 from leadsman.testing.mosquitto import Mosquitto, executable
 from leadsman.wiring.process import ended_by_sigterm
@@ -41,22 +42,20 @@ def demo_broker() -> Iterator[tuple[str, str, Mosquitto | None]]:
             yield f"mqtt://127.0.0.1:{port}?protocol=3.1.1", description, None
 
 
-class Viewer:
+class Viewer(SideConnection):
     """Subscribes to a topic filter and passes on each message.
 
     Args:
         broker: where to listen.
-        client_id: of this subscriber.
         topic_filter: what to subscribe to.
         show: is called with each message.
     """
 
-    def __init__(self, broker: Broker, client_id: str, topic_filter: str, show: Callable[[Received], None]) -> None:
+    def __init__(self, broker: Broker, topic_filter: str, show: Callable[[Received], None]) -> None:
+        super().__init__()
         self._broker = broker
-        self._client_id = client_id
         self._filter = topic_filter
         self._show = show
-        self._lost = asyncio.Event()
         self._tried = asyncio.Event()
         """Whether the last attempt to subscribe has ended, and its connection, if it made one, still lives."""
         self.failure: BrokerError | None = None
@@ -65,16 +64,12 @@ class Viewer:
     async def listen(self) -> None:
         """Listen until cancelled; come back when the broker does."""
         while True:
-            self._lost.clear()
             try:
-                connection = (await open_beside(self._broker, self._client_id, self)).connection
-                try:
-                    await connection.subscribe(self._filter)
+                async with self.at(self._broker):
+                    await self.connection.subscribe(self._filter)
                     self.failure = None
                     self._tried.set()
-                    await self._lost.wait()
-                finally:
-                    connection.abort()
+                    await self.until(lambda: False, math.inf)
             except BrokerError as error:
                 self.failure = error
                 self._tried.set()
@@ -93,10 +88,7 @@ class Viewer:
         """See `ConnectionListener`."""
         self._show(message)
 
-    def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `ConnectionListener`. The viewer publishes nothing."""
-
     def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
         self._tried.clear()
-        self._lost.set()
+        super().lost(reason, code)

@@ -130,7 +130,7 @@ class ClusterDemo:
             LeadsmanError: a node ended by itself, or what must happen did not.
         """
         first, second, third = NODES
-        viewer = Viewer(broker, f"{PREFIX}-viewer", f"{PREFIX}/+/state", self._hear)
+        viewer = Viewer(broker, f"{PREFIX}/+/state", self._hear)
         listening = asyncio.create_task(viewer.listen())
         try:
             print_text(f"--- three nodes start; each has the registrations of all {METERS} meters")

@@ -247,7 +247,7 @@ def run_demo(url: str | None, duration: float | None, *, discovery: bool = False
 
         async def serve() -> int:
             loop = asyncio.get_running_loop()
-            viewer = Viewer(broker, f"{PREFIX}-viewer", f"{PREFIX}/#", hear)
+            viewer = Viewer(broker, f"{PREFIX}/#", hear)
             trouble = loop.create_task(faults.make())
             jobs = [meter.answer(), viewer.listen(), account.ask(page)]
             if not lines:

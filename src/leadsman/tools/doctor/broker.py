@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -28,13 +28,12 @@ from leadsman.errors import (
 )
 from leadsman.introspection.retained import Listed
 from leadsman.loop.clock import Clock, system_clock
-from leadsman.mqtt import client
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import SESSION_EXPIRY, Connect, Received
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.side_connection import NoAnswer, SideConnection, open_beside
+from leadsman.mqtt.side_connection import NoAnswer, SideConnection
 from leadsman.mqtt.topics import DOCTOR
 from leadsman.text import describe
 from leadsman.tools.doctor.facts import (
@@ -140,21 +139,9 @@ class Visit(SideConnection):
         return code, not refused and await self.hears(topic, marker)
 
 
-async def open_visit(visitor: Visitor, greeting: Connect) -> Visit:
-    """Connect. Raises as `leadsman.mqtt.connection.Connector`."""
-    visit = Visit()
-    visit.connection = await client.connect(visitor.broker, visitor.clock, greeting, visit)
-    return visit
-
-
-@contextlib.asynccontextmanager
-async def visit_of(visitor: Visitor, step: str) -> AsyncIterator[Visit]:
-    """A visit that ends with the block. Raises as `open_visit`."""
-    visit = await open_visit(visitor, visitor.greeting(step))
-    try:
-        yield visit
-    finally:
-        await visit.connection.close()
+def visit_of(visitor: Visitor, step: str) -> contextlib.AbstractAsyncContextManager[Visit]:
+    """A visit that ends with the block. Raises as `SideConnection.greeted`."""
+    return Visit().greeted(visitor.broker, visitor.greeting(step))
 
 
 def new_marker() -> bytes:
@@ -428,9 +415,9 @@ async def will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
             session_expiry=SESSION_EXPIRY,
         )
         try:  # from here on there may be a session, also if this is cancelled before CONNACK comes
-            dying = await open_visit(visitor, greeting)
-            cut = time.monotonic()
-            dying.connection.abort()
+            async with Visit().greeted(visitor.broker, greeting) as dying:
+                cut = time.monotonic()
+                dying.connection.abort()
             came = await heir.until(
                 lambda: any(each.payload == payload for each in heir.messages), WILL_DELAY + PATIENCE
             )
@@ -447,11 +434,10 @@ async def own_will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Fo
     topic, payload = subject.topics.status, new_marker()
     greeting = visitor.greeting("own-will")._replace(will_topic=topic, will_payload=payload, will_retained=False)
     try:
-        visit = await open_visit(visitor, greeting)
+        async with Visit().greeted(visitor.broker, greeting) as visit:
+            return {"will_refused": visit.connection.connack.will_refused}
     except ConnectionRefused as error:
         return {"will_refused": describe(error)}
-    await visit.connection.close()
-    return {"will_refused": visit.connection.connack.will_refused}
 
 
 STEP = 6.0
@@ -527,24 +513,16 @@ class BrokerExamination:
 
     async def _connect(self) -> Visitor | None:
         """Connect once, with the version of MQTT that the app would find out."""
-        broker, visit = self._subject.broker, Visit()
+        broker, visitor = self._subject.broker, None
         client_id = f"{self._subject.client_id}-doctor-{uuid.uuid4().hex[:6]}"
         self._report(f"broker: connecting to {broker}")
         try:
-            opened = await open_beside(broker, f"{client_id}-hello", visit)
+            async with Visit().at(broker, f"{client_id}-hello") as visit:
+                visitor = Visitor(broker, client_id, visit.protocol, system_clock(asyncio.get_running_loop()))
+                connection, mixed_up = visit.connection, await _mixed_up(visitor, visit)
+                self.facts = BrokerFacts(connection.connack, visit.protocol, connection.client, mixed_up=mixed_up)
         except BrokerError as error:
             self.facts = self.facts._replace(failure=failure_of(error))
-            return None
-        visitor = Visitor(broker, client_id, opened.protocol, system_clock(asyncio.get_running_loop()))
-        try:
-            self.facts = BrokerFacts(
-                opened.connection.connack,
-                opened.protocol,
-                opened.connection.client,
-                mixed_up=await _mixed_up(visitor, visit),
-            )
-        finally:
-            await opened.connection.close()
         return visitor
 
 

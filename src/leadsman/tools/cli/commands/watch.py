@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import random
 import sys
@@ -15,10 +16,10 @@ from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, Subsc
 from leadsman.introspection.situation import span
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.mqtt.broker import Broker, Brokers
-from leadsman.mqtt.connection import Connection, Received
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.side_connection import new_client_id, open_beside
+from leadsman.mqtt.side_connection import SideConnection, new_client_id
 from leadsman.text import clean
 from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Subcommand, UsageError, argument, switch
 from leadsman.tools.cli.board import BoardView, Heading, plain, screen
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         asyncio.run(watcher.show())
 
 
-class FleetWatcher:
+class FleetWatcher(SideConnection):
     """Listens to the apps of a broker, and shows them. Of several brokers it takes the first that it can reach, and
     the next one after a failure.
 
@@ -71,26 +72,24 @@ class FleetWatcher:
         options: str = "",
         notes: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        super().__init__()
         self._brokers = brokers
         self._options = options
         self._notes = notes
         self._failures = 0
         self._fleet = Fleet(patterns)
         self._view = BoardView()
-        self._client_id = new_client_id("leadsman-watch")
-        self._connection: Connection | None = None
+        self._transaction = new_client_id("leadsman-watch")
         self._away_since: float | None = time.time()
         self._next_attempt = 0.0
         self._reason = ""
         self._refused: str | None = None
-        self._lost = False
         self._asked = 0
         self._requests: dict[int, str] = {}
         """The prefixes of the apps that were asked, by packet identifier."""
         self._deaf: set[str] = set()
         """Those of them without a subscriber, by the PUBACK."""
-        self._news = asyncio.Event()
-        self._heard = asyncio.Event()
+        self._found_more = False
         self._settled = asyncio.Event()
 
     async def show(self) -> None:
@@ -132,11 +131,9 @@ class FleetWatcher:
         wanted = [(row.prefix, row.device) for row in self._fleet.rows(now)]
         answers, before = self._fleet.answers, self._fleet.answers.copy()
         asked = self._request(wanted)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                while any(answers.get(each, 0) == before.get(each, 0) for each in asked if each not in self._deaf):
-                    self._heard.clear()
-                    await self._heard.wait()
+        await self.until(
+            lambda: all(answers.get(each, 0) > before.get(each, 0) for each in asked if each not in self._deaf), timeout
+        )
 
     def _print(self, *, as_json: bool) -> None:
         now = time.time()
@@ -184,34 +181,31 @@ class FleetWatcher:
 
     async def _live(self) -> None:
         """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
-        self._lost, self._refused, subscribed, asked = False, None, set[str](), set[str]()
+        self._refused, subscribed, asked = None, set[str](), set[str]()
         self._requests.clear()
         self._deaf.clear()
-        connection = (await open_beside(self._broker, self._client_id, self)).connection
-        try:
-            await self._subscribe(connection, self._fleet.filters)
-            self._connection, self._away_since = connection, None
-            while not self._lost:
-                self._news.clear()
+        async with self.at(self._broker):
+            await self._subscribe(self._fleet.filters)
+            self._away_since = None
+            while self.broken is None:
+                self._found_more = False
                 new = [prefix for prefix in self._fleet.prefixes if prefix not in subscribed]
                 for prefix in new:
-                    await self._subscribe(connection, Fleet.filters_of(prefix))
+                    await self._subscribe(Fleet.filters_of(prefix))
                     subscribed.add(prefix)
                 exact = {each for prefix in subscribed for each in self._fleet.exact_topics(prefix)} - asked
-                await self._subscribe(connection, exact)
+                await self._subscribe(exact)
                 asked |= exact
                 if new or exact:
                     continue
                 self._settled.set()
-                await self._news.wait()
-        finally:
-            self._connection = None
-            connection.abort()
+                await self.until(lambda: self._found_more, math.inf)
+        self._reason = clean(str(self.broken))
 
-    async def _subscribe(self, connection: Connection, filters: Collection[str]) -> None:
+    async def _subscribe(self, filters: Collection[str]) -> None:
         for each in filters:
             try:
-                await connection.subscribe(each)
+                await self.connection.subscribe(each)
             except SubscriptionRefused as error:
                 self._refused = clean(str(error))
 
@@ -223,38 +217,32 @@ class FleetWatcher:
 
     def _request(self, devices: Collection[tuple[str, str]]) -> list[str]:
         """Ask about devices. Returns the prefixes of the apps that were asked."""
-        if self._connection is None:
+        if self._away_since is not None:
             return []
         requests = self._fleet.requests(devices)
         for prefix, request in requests.items():
             self._asked += 1
-            payload = request | {"transaction": f"{self._client_id}-{self._asked}"}
+            payload = request | {"transaction": f"{self._transaction}-{self._asked}"}
             with contextlib.suppress(BrokerError):  # `lost` follows
-                packet = self._connection.publish(Message(f"{prefix}/introspect", json.dumps(payload).encode()))
+                packet = self.connection.publish(Message(f"{prefix}/introspect", json.dumps(payload).encode()))
                 self._requests[packet] = prefix
         return list(requests)
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
-        if self._fleet.hear(message, time.time()) is not None:
-            self._news.set()
-        self._heard.set()
+        self._found_more |= self._fleet.hear(message, time.time()) is not None
+        self._news.set()
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
         prefix = self._requests.pop(packet_id, "")
         if code == NO_SUBSCRIBERS:
             self._deaf.add(prefix)
-            self._heard.set()
+            self._news.set()
         else:
             self._deaf.discard(prefix)
         if code >= 0x80:
             self._refused = f"the broker refused a request for introspection (0x{code:02x})"
-
-    def lost(self, reason: str, code: int = 0) -> None:
-        """See `ConnectionListener`."""
-        self._lost, self._reason = True, clean(reason)
-        self._news.set()
 
     # The screen
 
