@@ -23,7 +23,9 @@ class Tick(BaseModel):
 @app.event("clock", expiry={expiry})
 async def clock() -> AsyncIterator[Tick]:
     while True:
-        yield Tick(at=time.time())
+        tick = Tick(at=time.time())
+        yield tick
+        print("tick", tick.at, flush=True)
         await asyncio.sleep(0.1)
 """
 LATE = 1.5
@@ -48,7 +50,8 @@ def test_after_an_outage_the_young_events_come_and_the_old_ones_only_where_they_
         time.sleep(6)
         app.kill()
         app = start_app(CLOCK.format(expiry=expiry), broker.url, state=tmp_path)
-        time.sleep(1)
+        while app.log.count("tick") < 10:
+            time.sleep(0.1)
         broker.start()
         before = len(listener.on(TOPIC))
         listener.wait_for(TOPIC, before + 20)

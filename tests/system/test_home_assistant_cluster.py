@@ -46,7 +46,7 @@ def test_the_devices_of_a_node_that_is_killed_come_back_with_the_values_of_the_o
         code = {node: APP.format(engine=engine.url, node=node, rooms=ROOMS) for node in ("one", "two")}
         one, two = (start_app(each, broker.url) for each in code.values())
         lost, left = str(one.process.pid), str(two.process.pid)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while sorted(readers(home)) != sorted(NAMES) or set(readers(home).values()) != {lost, left}:
             assert time.monotonic() < deadline, readers(home)
             time.sleep(0.1)
