@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.introspection.pages import ENVELOPE, LARGEST, SMALLEST, Pages, around, merge, page_size
+from leadsman.introspection.pages import (
+    ENVELOPE,
+    LARGEST,
+    PIECE,
+    SMALLEST,
+    DocumentWriter,
+    around,
+    merge,
+    page_size,
+)
 from leadsman.mqtt.topics import encode
 
 values = st.recursive(
@@ -23,7 +32,7 @@ documents = st.dictionaries(st.text(min_size=1, max_size=8), sections, max_size=
 
 
 def paged(document, largest):
-    pages = Pages(largest)
+    pages = DocumentWriter(largest)
     for name, (kind, content) in document.items():
         if kind == "value":
             pages.value(name, content)
@@ -57,6 +66,23 @@ def test_a_page_is_too_large_only_for_the_one_thing_that_is_on_it(document, larg
             found = json.loads(page)
             assert len(found) == 1
             assert all(document[name][0] == "value" or len(content) <= 1 for name, content in found.items())
+
+
+@given(documents)
+def test_without_a_limit_the_document_is_one_text(document):
+    whole = json.loads(b"".join(paged(document, None)))
+
+    assert whole == {name: content for name, (_, content) in document.items()}
+
+
+def test_a_long_text_comes_in_pieces_of_some_kilobytes_and_they_part_where_a_member_ends():
+    content = {f"d{number:05}": "x" * 90 for number in range(3000)}
+
+    pieces = paged({"devices": ("object", content), "jobs": ("value", 1)}, None)
+
+    assert len(pieces) == 5
+    assert all(PIECE <= len(piece) < PIECE + 200 for piece in pieces[:-1])
+    assert json.loads(b"".join(pieces)) == {"devices": content, "jobs": 1}
 
 
 @given(documents)

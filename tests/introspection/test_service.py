@@ -10,7 +10,7 @@ from leadsman import App
 from leadsman.errors import Busy, DeviceUnavailable, PollRefused, RequestRefused, UnknownDevice
 from leadsman.event_bus import EventBus
 from leadsman.events import CircuitRequested, DeviceHeld
-from leadsman.introspection.pages import Pages
+from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, declared
 from leadsman.introspection.sections import Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, PollResult, Service
@@ -82,7 +82,9 @@ class House:
         answer(self.result)
 
     def describe(self, **request):
-        return self.service.describe(self.service.understood({"sections": ["devices"], **request}), Pages(10**9))
+        return self.service.describe(
+            self.service.understood({"sections": ["devices"], **request}), DocumentWriter(10**9)
+        )
 
 
 @pytest.fixture
@@ -124,7 +126,7 @@ class Ledgers(dict):
 
 @pytest.mark.parametrize("section", ["devices", "ledger"])
 def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section):
-    house, document = House(devices=3 * SLICE), Pages(10**9)
+    house, document = House(devices=3 * SLICE), DocumentWriter(10**9)
     names = [f"d{number}" for number in range(3 * SLICE)]
     house.ledgers.update(dict.fromkeys(names, 1))
     request = house.service.understood({"sections": [section], "devices": names})
@@ -139,7 +141,7 @@ def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section
 
 
 def test_the_registry_is_made_in_slices():
-    assert len(list(House().registry.list_devices(Pages(10**9)))) == DEVICES // LIST_SLICE
+    assert len(list(House().registry.list_devices(DocumentWriter(10**9)))) == DEVICES // LIST_SLICE
 
 
 def test_a_large_document_is_refused_while_too_many_are_under_way():

@@ -13,7 +13,7 @@ from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice, m
 from leadsman.events import AppFault
 from leadsman.http.rules import PROTECTION, AccessRules, RequestHead
 from leadsman.introspection.document import Problem
-from leadsman.introspection.pages import Whole
+from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.requests import SECTIONS, sender_of
 from leadsman.introspection.service import PollResult, Service
 from leadsman.introspection.watching import Happenings, HappeningsWatcher
@@ -274,7 +274,7 @@ class Application:
         return self._describe({**_query(request), "sections": ["ledger"]})
 
     async def _why(self, request: Request) -> ASGIApp:
-        device, whole = request.path_params["device"], Whole()
+        device, whole = request.path_params["device"], DocumentWriter()
         for _ in self._service.describe(
             self._service.understood({"sections": [*SECTIONS, "fields"], "devices": [device]}), whole
         ):
@@ -283,12 +283,12 @@ class Application:
 
     def _describe(self, wanted: dict[str, Json]) -> SlicedResponse:
         understood = self._service.understood(wanted)
-        whole = Whole()
+        whole = DocumentWriter()
         return self._respond(self._service.describe(understood, whole), whole.end)
 
     async def _registry(self, request: Request) -> ASGIApp:
         self._service.admit(large=self._service.is_large)
-        whole = Whole()
+        whole = DocumentWriter()
         for section, value in self._service.registry.head().items():
             whole.value(section, value)
         return self._respond(self._service.registry.list_devices(whole), whole.end)

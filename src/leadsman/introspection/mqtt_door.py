@@ -19,7 +19,7 @@ import functools
 import logging
 
 from leadsman.errors import Busy, PayloadError, RequestRefused
-from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.pages import DocumentWriter, around, page_size
 from leadsman.introspection.registry_publication import room
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Query, action_of, sender_of
@@ -92,7 +92,7 @@ class MqttDoor:
     def _answer(self, request: Query, message: Message, envelope: dict[str, Json]) -> Work:
         """Make the document that a request asks for, and send it: in one message, or in pages."""
         with self._service.under_way():
-            pages = Pages(page_size(self._link.maximum_packet_size, len(message.payload)))
+            pages = DocumentWriter(page_size(self._link.maximum_packet_size, len(message.payload)))
             try:
                 yield from self._service.describe(request, pages)
             except Exception:  # the log has more

@@ -6,7 +6,6 @@ is on it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
@@ -16,7 +15,7 @@ LARGEST = 120_000
 ENVELOPE = 4096
 """Bytes of a message that are left for its topic, its properties and what it contains besides the document."""
 PIECE = 64 * 1024
-"""Bytes after which a piece of a `Whole` is complete."""
+"""Bytes after which a piece of a document without pages is complete."""
 SMALLEST = 1024
 """Bytes of the document on a page for a broker that takes hardly anything."""
 
@@ -32,136 +31,80 @@ def page_size(maximum_packet_size: int | None, besides: int = 0) -> int:
     return max(SMALLEST, largest - besides)
 
 
-class DocumentWriter(Protocol):
-    """Takes a document section by section, while it is made."""
+class DocumentWriter:
+    """Takes a document section by section, while it is made. A member that is larger than a page is a page of its own.
+
+    Args:
+        largest: bytes of a page at most. None: the document is one text, in pieces of a few dozen kilobytes.
+    """
+
+    def __init__(self, largest: int | None = None) -> None:
+        self._largest = largest
+        self._done: list[bytes] = []
+        self._begin_page()
 
     def value(self, section: str, value: Json) -> None:
-        """Add a section that is one value."""
-        ...
+        """Add a section that is one value, which is on one page."""
+        self._end_section()
+        text = encode(section) + b":" + encode(value)
+        self._make_room(text)
+        self._write(text)
 
     def begin(self, section: str, brackets: bytes) -> None:
         """Begin a section of members; `brackets` are ``{}`` or ``[]``."""
-        ...
+        self._end_section()
+        opening = encode(section) + b":" + brackets[:1]
+        self._make_room(opening)
+        self._open(opening, brackets[1:])
 
     def member(self, key: str | None, value: Json) -> None:
         """Add a member to the section that was begun; the key is None in a list. A value that is bytes is JSON
         already."""
-        ...
-
-
-class Pages:
-    """Collects a document of several sections, page by page. A member that is larger than a page is a page of its own.
-
-    Args:
-        largest: bytes of a page at most.
-    """
-
-    def __init__(self, largest: int) -> None:
-        self._largest = largest
-        self._done: list[bytes] = []
-        self._sections: list[bytes] = []
-        self._members: list[bytes] = []
-        self._name, self._brackets = b"", b""
-        self._size = 2
-
-    def value(self, section: str, value: Json) -> None:
-        """Add a section that is on one page."""
-        text = encode(section) + b":" + encode(value)
-        self._end_section()
-        self._make_room(len(text))
-        self._sections.append(text)
-        self._size += len(text) + 1
-
-    def begin(self, section: str, brackets: bytes) -> None:
-        """See `DocumentWriter`."""
-        name = encode(section)
-        self._end_section()
-        self._make_room(len(name) + 3)
-        self._open(name, brackets)
-
-    def member(self, key: str | None, value: Json) -> None:
-        """See `DocumentWriter`."""
         text = _text(value) if key is None else encode(key) + b":" + _text(value)
-        if self._size + len(text) + 1 > self._largest and (self._sections or self._members):
-            name, brackets = self._name, self._brackets
-            self._end_page()
-            self._open(name, brackets)
-        self._members.append(text)
-        self._size += len(text) + 1
+        opening, closing = self._opening, self._closing
+        if self._make_room(text):
+            self._open(opening, closing)
+        self._write(text)
 
     def end(self) -> list[bytes]:
-        """The pages: each one is the JSON of an object, with the sections that have something on it."""
-        self._end_page()
-        return self._done
+        """The pages: each one is the JSON of an object, with the sections that have something on it. Or the pieces:
+        joined, they are one."""
+        self._end_section()
+        return [*self._done, bytes(self._page) + b"}"]
 
-    def _open(self, name: bytes, brackets: bytes) -> None:
-        self._name, self._brackets = name, brackets
-        self._size += len(name) + 4
+    def _begin_page(self) -> None:
+        self._page = bytearray(b"{")
+        self._empty = len(self._page)
+        """Bytes of the page as long as it has neither a member nor a whole section."""
+        self._comma = self._opening = self._closing = b""
 
-    def _make_room(self, size: int) -> None:
-        if self._size + size > self._largest and self._sections:
-            self._end_page()
+    def _open(self, opening: bytes, closing: bytes) -> None:
+        first = len(self._page) == self._empty
+        self._write(opening)
+        self._comma, self._opening, self._closing = b"", opening, closing
+        if first:
+            self._empty = len(self._page)
 
     def _end_section(self) -> None:
-        if self._name:
-            first, last = self._brackets[:1], self._brackets[1:]
-            self._sections.append(self._name + b":" + first + b",".join(self._members) + last)
-            self._members = []
-            self._name = b""
+        if self._closing:
+            self._page += self._closing
+            self._comma, self._opening, self._closing = b",", b"", b""
 
-    def _end_page(self) -> None:
-        self._end_section()
-        self._done.append(b"{" + b",".join(self._sections) + b"}")
-        self._sections, self._size = [], 2
+    def _make_room(self, text: bytes) -> bool:
+        """Begin another page if a text would make this one too large. Returns whether it did."""
+        size = len(self._page) + len(text) + len(",]}")
+        if self._largest is None or size <= self._largest or len(self._page) == self._empty:
+            return False
+        self._done = self.end()
+        self._begin_page()
+        return True
 
-
-class Whole:
-    """Collects a document of several sections as one text, in pieces of a few dozen kilobytes."""
-
-    def __init__(self) -> None:
-        self._done: list[bytes] = []
-        self._piece = bytearray(b"{")
-        self._closing = b""
-        self._first_section, self._first_member = True, True
-
-    def value(self, section: str, value: Json) -> None:
-        """See `DocumentWriter`."""
-        self._begin(section)
-        self._piece += encode(value)
-        self._pass_on()
-
-    def begin(self, section: str, brackets: bytes) -> None:
-        """See `DocumentWriter`."""
-        self._begin(section)
-        self._piece += brackets[:1]
-        self._closing, self._first_member = brackets[1:], True
-
-    def member(self, key: str | None, value: Json) -> None:
-        """See `DocumentWriter`."""
-        if not self._first_member:
-            self._piece += b","
-        self._first_member = False
-        if key is not None:
-            self._piece += encode(key) + b":"
-        self._piece += _text(value)
-        self._pass_on()
-
-    def end(self) -> list[bytes]:
-        """The pieces: joined, they are the JSON of an object."""
-        self._piece += self._closing + b"}"
-        return [*self._done, bytes(self._piece)]
-
-    def _begin(self, section: str) -> None:
-        self._piece += self._closing
-        if not self._first_section:
-            self._piece += b","
-        self._closing, self._first_section = b"", False
-        self._piece += encode(section) + b":"
-
-    def _pass_on(self) -> None:
-        if len(self._piece) >= PIECE:
-            self._done.append(bytes(self._piece))
-            self._piece.clear()
+    def _write(self, text: bytes) -> None:
+        self._page += self._comma + text
+        self._comma = b","
+        if self._largest is None and len(self._page) >= PIECE:
+            self._done.append(bytes(self._page))
+            self._page.clear()
 
 
 def _text(value: Json) -> bytes:

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import NamedTuple
 
-from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.pages import DocumentWriter, around, page_size
 from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
 from leadsman.introspection.retained import (
     APP,
@@ -129,7 +129,7 @@ class RegistryPublication:
             self._take(self._kept)
         known = {topic for page in self._own_pages() for topics in page.topics.values() for topic in topics}
         yield 0.0
-        pages = Pages(page_size(self._link.maximum_packet_size))
+        pages = DocumentWriter(page_size(self._link.maximum_packet_size))
         new = yield from self._registry.list_devices(pages, lambda topics: not known.issuperset(topics))
         for document in pages.end() if new else ():
             self._put_ahead(document)
@@ -147,7 +147,7 @@ class RegistryPublication:
         if sum(map(len, self._ahead.values())) >= MOST_AHEAD:
             self._next_ahead()
         self._ahead.setdefault(device, []).extend(topics)
-        pages = Pages(page_size(self._link.maximum_packet_size))
+        pages = DocumentWriter(page_size(self._link.maximum_packet_size))
         pages.begin("devices", b"{}")
         for name, each in self._ahead.items():
             pages.member(name, {"kinds": [], "topics": {}, "retained": [], "others": each})
@@ -184,7 +184,7 @@ class RegistryPublication:
         topic, link, registry = self._topics.registry, self._link, self._registry
         surplus, self._surplus = self._surplus, set()  # what is listed ahead from now on stays until the next time
         self._next_ahead()
-        pages = Pages(page_size(link.maximum_packet_size))
+        pages = DocumentWriter(page_size(link.maximum_packet_size))
         yield from registry.list_devices(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
