@@ -226,7 +226,7 @@ def test_a_broken_file_is_kept_aside_and_polling_goes_on(life, directory, caplog
 
     assert len(sensor.calls) == 11
     assert ("is damaged" in caplog.text) is bool(garbage)
-    assert (directory / "resilience.broken").exists() is bool(garbage)
+    assert bool(list(directory.glob("resilience.db.bad-*"))) is bool(garbage)
 
 
 @pytest.mark.parametrize(

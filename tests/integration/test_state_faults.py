@@ -161,7 +161,7 @@ def test_a_damaged_page_is_kept_aside_by_the_write_that_finds_it_and_the_hold_is
     running.run("5m")
 
     assert again.calls == []
-    assert (directory / "resilience.broken").exists()
+    assert list(directory.glob("resilience.db.bad-*"))
     assert caplog.text.count("is damaged") == 1
 
 

@@ -43,6 +43,11 @@ def damage(path, table):
         handle.write(os.urandom(4096))
 
 
+def asides(path):
+    """The files that were put aside."""
+    return list(path.parent.glob(f"{path.name}.bad-*"))
+
+
 def handlers(path):
     with closing(sqlite3.connect(path)) as database:
         return dict(database.execute("SELECT name, document FROM handler"))
@@ -67,23 +72,24 @@ def test_a_damaged_page_that_only_a_write_finds_costs_the_file_once(path, file, 
     file.write({"b": "{}"}, rows(1), 1.0)
     file.write({"c": "{}"}, rows(1), 2.0)
 
-    assert list(StateFile(path).read()) == ["b", "c"]
-    assert (path.parent / "resilience.broken").exists()
+    assert list(StateFile(path).read()) == ["a", "b", "c"]
+    assert asides(path)
     assert caplog.text.count("is damaged") == 1
 
 
-def test_a_damaged_file_is_not_kept_with_the_log_of_an_earlier_one(path, file):
+def test_a_damaged_file_is_not_kept_with_the_log_of_an_earlier_one(path):
     with closing(StateFile(path)) as before:
         before.write({"a": "{}"}, rows(50), 0.0)
     damage(path, "trace")
     damaged = path.read_bytes()
-    for name in ("resilience.broken", "resilience.broken-wal"):
-        path.with_name(name).write_bytes(b"earlier")
+    earlier = path.with_name("resilience.db.bad-20270115T080000-wal")
+    earlier.write_bytes(b"earlier")
 
-    file.write({"b": "{}"}, rows(1), 1.0)
+    with closing(StateFile(path, lambda: 1_800_000_000.0)) as file:
+        file.write({"b": "{}"}, rows(1), 1.0)
 
-    assert path.with_name("resilience.broken").read_bytes() == damaged
-    assert b"earlier" not in [each.read_bytes() for each in path.parent.glob("*-wal")]
+    assert path.with_name("resilience.db.bad-20270115T080000.1").read_bytes() == damaged
+    assert earlier.read_bytes() == b"earlier"
 
 
 def test_a_file_that_begins_again_holds_all_that_is_known(path, file):
@@ -196,7 +202,7 @@ def test_a_file_whose_first_writer_was_killed_is_empty_not_broken(path, file):
         database.execute("PRAGMA journal_mode = WAL")
 
     assert file.read() == {}
-    assert not (path.parent / "resilience.broken").exists()
+    assert not asides(path)
 
 
 def test_text_that_is_no_utf_8_costs_one_row_not_the_file(path, file):

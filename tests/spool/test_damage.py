@@ -210,9 +210,9 @@ def test_a_row_whose_end_cannot_be_read_costs_no_other(stored, open_spool, rows,
 def test_rows_that_go_bad_later_were_counted_before(stored, open_spool, rows, everything, place):
     spool = open_spool()
     spool.write((), [row.id for row in rows[100:300]])
-    spool._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    spool._file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     overwrite(stored, page_of(stored, small([*rows[:100], *rows[300:]])[place]), b"\xff" * PAGE)
-    spool._database.execute("PRAGMA shrink_memory")
+    spool._file.connection.execute("PRAGMA shrink_memory")
 
     found = everything(spool)
 
@@ -222,7 +222,7 @@ def test_rows_that_go_bad_later_were_counted_before(stored, open_spool, rows, ev
 def test_a_page_that_goes_bad_later_is_found_by_a_read(stored, open_spool, rows, row, everything, asides):
     spool = open_spool()
     overwrite(stored, leaf_pages(stored)[len(leaf_pages(stored)) // 2], b"\xff" * PAGE)
-    spool._database.execute("PRAGMA shrink_memory")
+    spool._file.connection.execute("PRAGMA shrink_memory")
     assert spool.found.quarantined is None
 
     found = everything(spool)
@@ -240,7 +240,7 @@ def test_a_page_that_goes_bad_later_is_found_by_a_write(stored, open_spool, rows
         for at in leaf_pages(stored)[-3:]:
             file.seek(at)
             file.write(b"\xff" * PAGE)
-    spool._database.execute("PRAGMA shrink_memory")
+    spool._file.connection.execute("PRAGMA shrink_memory")
 
     spool.write([row(ROWS + 1)], [1])
 
@@ -430,14 +430,14 @@ def test_garbage_in_pages_is_no_row_and_no_error(path, open_spool, everything):
 
 def test_a_spool_that_cannot_be_salvaged_for_want_of_space_stays_where_it_is(stored, rows, monkeypatch, asides):
     from leadsman.errors import SpoolFull
-    from leadsman.spool import file
+    from leadsman.storage import salvage
 
     overwrite(stored, 68, b"x")
 
-    def salvage(*arguments):
+    def exchange(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file, "salvage", salvage)
+    monkeypatch.setattr(salvage, "_exchange", exchange)
     with pytest.raises(SpoolFull):
         SpoolFile(stored, Quota()).open()
     monkeypatch.undo()

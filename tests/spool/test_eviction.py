@@ -30,7 +30,9 @@ def filled(open_spool, row):
 def searches(spool):
     """The questions for the oldest rows, as they are asked."""
     asked = []
-    spool._database.set_trace_callback(lambda text: asked.append(text) if "ORDER BY id LIMIT 500" in text else None)
+    spool._file.connection.set_trace_callback(
+        lambda text: asked.append(text) if "ORDER BY id LIMIT 500" in text else None
+    )
     return asked
 
 

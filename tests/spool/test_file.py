@@ -11,10 +11,10 @@ from contextlib import closing
 import pytest
 
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
-from leadsman.spool import file as spool_file
 from leadsman.spool import tables
 from leadsman.spool.file import LOOK, SpoolFile
-from leadsman.spool.row import EXPIRED, FULL, INSERT, SUPERSEDED, Evicted, Quota, TopicRows, columns, crc, size
+from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, TopicRows, crc, size
+from leadsman.storage import database
 
 NOW = 1_800_000_000.0
 
@@ -175,32 +175,17 @@ def test_the_lock_of_this_process_keeps_a_second_one_out_too(spool, path):
         SpoolFile(path, Quota()).open()
 
 
-def test_a_file_of_a_newer_version_is_refused_politely_and_left_as_it_is(path, open_spool, row, everything):
+def test_a_file_of_an_older_layout_is_brought_up_to_date(path, open_spool, row, everything, monkeypatch):
     open_spool().write([row(1)], ())
-    open_spool().close()
-    with closing(sqlite3.connect(path)) as file:
-        file.execute("PRAGMA user_version = 99")
-
-    with pytest.raises(SpoolUnavailable, match="newer version .* install that version again"):
-        open_spool()
-
-    with closing(sqlite3.connect(path)) as file:
-        file.execute(f"PRAGMA user_version = {tables.VERSION}")
-    assert everything(open_spool()) == [row(1)]
-
-
-def test_a_file_of_an_older_version_is_brought_up_to_date(path, open_spool, row, everything, monkeypatch):
-    open_spool().write([row(1)], ())
-    newer = (*tables.MIGRATIONS, ("CREATE TABLE more (x)", "INSERT INTO more VALUES (5)"))
-    monkeypatch.setattr(tables, "MIGRATIONS", newer)
-    monkeypatch.setattr(tables, "VERSION", len(newer))
+    migration = ("CREATE TABLE more (x)", "INSERT INTO more VALUES (5)", "ALTER TABLE dead ADD COLUMN more")
+    monkeypatch.setattr(tables, "LAYOUT", tables.LAYOUT._replace(migrations=(migration,)))
 
     assert everything(open_spool()) == [row(1)]
 
     open_spool().close()
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT x FROM more").fetchall() == [(5,)]
-        assert file.execute("PRAGMA user_version").fetchall() == [(len(newer),)]
+        assert file.execute("PRAGMA user_version").fetchall() == [(2,)]
 
 
 def listed(path):
@@ -217,14 +202,14 @@ def test_the_topics_are_listed_before_the_rows_are_counted(path, row, monkeypatc
     spool.open()
     spool.write([row(1, topic="a"), row(2, topic="b"), row(3, topic="a")], ())
     spool.close()
-    connect, found = spool_file.connect, list[object]()
+    connect, found = database.connect, list[object]()
 
     def traced(path, wait):
-        database = connect(path, wait)
-        database.set_trace_callback(lambda statement: found.append("counted") if "count(*)" in statement else None)
-        return database
+        connection = connect(path, wait)
+        connection.set_trace_callback(lambda statement: found.append("counted") if "count(*)" in statement else None)
+        return connection
 
-    monkeypatch.setattr(spool_file, "connect", traced)
+    monkeypatch.setattr(database, "connect", traced)
 
     spool.open(found.append)
     spool.close()
@@ -266,27 +251,9 @@ def test_the_first_row_after_another_has_its_time(spool, row):
     assert [spool.taken_at(after) for after in (0, 2, 4, 5)] == [NOW + 2, NOW + 5, NOW + 5, None]
 
 
-@pytest.mark.parametrize("version", range(1, tables.VERSION))
-def test_a_file_of_an_earlier_version_gets_what_it_lacks(path, open_spool, row, everything, monkeypatch, version):
-    path.parent.mkdir()
-    path.touch()
-    with monkeypatch.context() as earlier, closing(spool_file.connect(path, 1.0)) as file:
-        earlier.setattr(tables, "VERSION", version)
-        tables.prepare(file, path)
-    with closing(sqlite3.connect(path)) as file, file:
-        file.executemany(INSERT, [columns(row(1, topic="a")), columns(row(2, topic="b"))])
-
-    assert listed(path) == [{"a", "b"}]
-    spool = open_spool()
-    spool.write([row(3, topic="c")], ())
-    assert [each.id for each in everything(spool)] == [1, 2, 3]
-    spool.close()
-    assert listed(path) == [{"a", "b", "c"}]
-
-
 def test_the_settings_of_sqlite_are_those_of_the_measurements(spool):
     def setting(name):
-        return spool._database.execute(f"PRAGMA {name}").fetchall()[0][0]
+        return spool._file.connection.execute(f"PRAGMA {name}").fetchall()[0][0]
 
     found = {name: setting(name) for name in ("page_size", "journal_mode", "synchronous", "wal_autocheckpoint")}
     assert found == {"page_size": 1024, "journal_mode": "wal", "synchronous": 2, "wal_autocheckpoint": 256}

@@ -108,7 +108,7 @@ def test_a_file_of_which_nothing_is_needed_begins_again(full, row, everything, m
             raise error
         real(database, work)
 
-    first = spool._database
+    first = spool._file.connection
     monkeypatch.setattr(file, "transact", transact)
     with pytest.raises(SpoolFull):
         spool.write((), [each.id for each in written[1:]])

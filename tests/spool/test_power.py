@@ -12,7 +12,7 @@ def test_a_power_cut_loses_no_accepted_row():
 
 
 def test_the_simulated_disk_loses_commits_that_are_not_synced(monkeypatch):
-    settings = [each.replace("= FULL", "= NORMAL") for each in tables._SETTINGS]
-    monkeypatch.setattr(tables, "_SETTINGS", settings)
+    settings = tuple(each.replace("= FULL", "= NORMAL") for each in tables.LAYOUT.settings)
+    monkeypatch.setattr(tables, "LAYOUT", tables.LAYOUT._replace(settings=settings))
 
     assert run(20, 1)["rows_lost"] > 0

@@ -260,7 +260,7 @@ class FailureStateStore:
         found: Callable[[str], Mapping[str, Json]],
     ) -> None:
         self._directory = directory
-        self._file = StateFile(directory.path / FILE)
+        self._file = StateFile(directory.path / FILE, environment.clock.wall)
         self._readers = readers
         self._environment = environment
         self._loop = asyncio.get_running_loop()

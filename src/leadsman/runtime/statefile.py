@@ -3,8 +3,8 @@
 Four kinds of fault, and their consequences:
 
 * a row that cannot be read: that handler starts without state;
-* a damaged page, found by a read or only by a write: the file is kept aside, once in the life of an app, and a new one
-  is written with everything that is known;
+* a damaged page, found by a read or only by a write, or another layout: the file is kept aside, once in the life of an
+  app, and a new one is written with what can be read of it, and everything that is known;
 * a file that was removed or replaced: a new one is written with everything that is known;
 * a full disk, a lock, no descriptor, an I/O error: these are no sign of damage. The file and its log stay as they are,
   and the unwritten data waits for the next write.
@@ -15,8 +15,9 @@ import json
 import logging
 import os
 import sqlite3
+import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,22 +25,9 @@ from leadsman.ledger.saved import HEAD, HOUR, KEPT
 from leadsman.monitoring.trace import MOST as MOST_IN_MEMORY
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
-from leadsman.storage.database import (
-    Damage,
-    Work,
-    admit,
-    connect,
-    delete,
-    identity,
-    is_damage,
-    is_settled,
-    is_strange,
-    rename,
-    set_strange_aside,
-    transact,
-)
-from leadsman.storage.files import create
-from leadsman.text import describe, log_fields
+from leadsman.storage.database import Damage, Database, Layout, Work, is_damage, reading, transact
+from leadsman.storage.salvage import Salvaged, Table, replace, settle
+from leadsman.text import log_fields
 
 ROWS = 10_000
 """Rows of the trace that are kept. Of more, the device with most rows loses its oldest."""
@@ -52,17 +40,20 @@ _DELETE_OLD = (
 )
 ROW_BYTES = 16 * 1024
 """Bytes of trace rows in one write, at the most: the newest row of each device, then the next ones, one of each."""
-BUSY = 0.25
-"""Seconds to wait for another process that has locked the file."""
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,"
-    " handler TEXT NOT NULL, document TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS ledger (key INTEGER NOT NULL, name TEXT NOT NULL, document TEXT NOT NULL,"
-    " PRIMARY KEY (key, name)) WITHOUT ROWID",
+_LAYOUT = Layout(
+    tables=(
+        "CREATE TABLE handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL)",
+        "CREATE TABLE trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, handler TEXT NOT NULL,"
+        " document TEXT NOT NULL)",
+        "CREATE TABLE ledger (key INTEGER NOT NULL, name TEXT NOT NULL, document TEXT NOT NULL,"
+        " PRIMARY KEY (key, name))",
+    ),
+    migrations=(),
+    settings=("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL"),
+    largest=1024 * 1024,
+    wait=0.25,
+    row="row",
 )
-LARGEST = 1024 * 1024
-"""Bytes of a row."""
 MOST = 64 * 1024 * 1024
 """Bytes of rows that are read of a table."""
 _NONE: Mapping[tuple[str, int], str] = {}
@@ -80,14 +71,18 @@ class Saved(NamedTuple):
 class StateFile:
     """The file. All methods block, and are called by one thread at a time.
 
+    Args:
+        path: the file.
+        now: the wall clock, in epoch seconds.
+
     Raises:
         sqlite3.Error, OSError: from its methods, when the file cannot be read or written just now.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self.path = path
-        self._database: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._now = now
+        self._file = Database(path, _LAYOUT)
         self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
         self._waiting: set[str] = set()
         self._gone: set[str] = set()
@@ -99,22 +94,23 @@ class StateFile:
         self._untrimmed = TRIM
 
     def read(self, *, keep_aside: bool = True) -> dict[str, Saved]:
-        """All handlers. Changes nothing, except that a damaged file is kept aside, if wanted; nothing is known then."""
+        """All handlers. Changes nothing, except that a damaged file is kept aside, if wanted."""
+        query = "SELECT name, wall, document FROM handler"
         if keep_aside:
-            set_strange_aside(self.path)
+            settle(self.path, self._now())
         try:
-            rows = self._select("handler", "SELECT name, wall, document FROM handler")
+            rows = self._select(query)
         except sqlite3.DatabaseError as error:
             if not is_damage(error) or not keep_aside:
                 raise
             self._keep_aside(error)
-            return {}
+            rows = self._select(query)
         return {name: Saved(wall, document) for name, wall, document in rows}
 
     def ledgers(self) -> dict[str, list[tuple[int, object]]]:
         """The rows of all ledgers: keys and JSON by device, in the order of the keys; nothing is checked."""
         found: dict[str, list[tuple[int, object]]] = {}
-        for name, key, document in self._select("ledger", "SELECT name, key, document FROM ledger ORDER BY key"):
+        for name, key, document in self._select("SELECT name, key, document FROM ledger ORDER BY key"):
             found.setdefault(name, []).append((key, document))
         return found
 
@@ -158,20 +154,15 @@ class StateFile:
 
     def close(self) -> None:
         """Close it."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        self._file.close()
 
-    def _select(self, table: str, query: str) -> list[tuple[Any, ...]]:
+    def _select(self, query: str) -> list[tuple[Any, ...]]:
         if not os.path.lexists(self.path):
             return []
-        if is_strange(self.path):
-            raise Damage("it is not a regular file")
-        with contextlib.closing(connect(self.path, BUSY, read_only=is_settled(self.path))) as database:
-            admit(database, _SCHEMA, LARGEST)
-            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
-                return []  # its first writer was killed before it had tables
-            return _limit(database.execute(query))
+        with reading(self.path, _LAYOUT) as database:
+            if database is None:
+                return []
+            return list(_limited(database.execute(query)))
 
     def _commit(self) -> None:
         database = self._open()
@@ -188,7 +179,11 @@ class StateFile:
                 waiting,
             ),
             ("INSERT INTO trace (at, handler, document) VALUES (?, ?, ?)", rows),
-            ("INSERT OR REPLACE INTO ledger (key, name, document) VALUES (?, ?, ?)", ledgers),
+            (
+                "INSERT INTO ledger (key, name, document) VALUES (?, ?, ?) "
+                "ON CONFLICT (key, name) DO UPDATE SET document = excluded.document",
+                ledgers,
+            ),
         ]
         if ledgers:
             oldest = ledgers[-1][0] - KEPT - HOUR
@@ -225,9 +220,9 @@ class StateFile:
             max(self._rows.values(), key=len).popleft()
 
     def _open(self) -> sqlite3.Connection:
-        if self._database is not None:
-            if identity(self.path) == self._identity:
-                return self._database
+        if self._file.connection is not None:
+            if self._file.look() == self._file.identities:
+                return self._file.connection
             logger.warning(
                 "%s was removed or replaced while the app ran; it is written again",
                 self.path,
@@ -236,35 +231,14 @@ class StateFile:
             self.close()
             self._begin_again()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        set_strange_aside(self.path)
-        os.close(create(self.path))
-        database = connect(self.path, BUSY)
-        try:
-            admit(database, _SCHEMA, LARGEST)
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            for statement in _SCHEMA:
-                database.execute(statement)
-        except BaseException:
-            database.close()
-            raise
-        self._database, self._identity = database, identity(self.path)
-        return database
+        settle(self.path, self._now())
+        return self._file.connect()
 
     def _keep_aside(self, error: Exception) -> None:
         self.close()
-        aside = self.path.with_suffix(".broken")
-        delete(aside)
-        rename(self.path, aside)
+        replace(self.path, _LAYOUT, self._now(), error, _salvage)
         self._kept_aside = True
         self._begin_again()
-        logger.warning(
-            "%s is damaged (%s); it is kept as %s, and a new one is begun",
-            self.path,
-            describe(error),
-            aside.name,
-            extra=log_fields("state damaged", file=str(self.path), error_type=type(error).__name__),
-        )
 
     def _begin_again(self) -> None:
         self._waiting = set(self._handlers)
@@ -292,12 +266,24 @@ def _encode(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[
     return encoded
 
 
-def _limit(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """All rows. Raises `Damage` if they are more than a file of ours has."""
-    found, left = list[tuple[Any, ...]](), MOST
+def _salvage(table: Table, new: sqlite3.Connection) -> Salvaged:
+    """Copy what can be read of each table, whatever a row says: that is checked when it is used."""
+    before, unread = new.total_changes, list[int | None]()
+    for name, values in (("handler", "?, ?, ?"), ("trace", "?, ?, ?, ?"), ("ledger", "?, ?, ?")):
+        rows, found = table(name), list[tuple[Any, ...]]()
+        with contextlib.suppress(Damage):
+            found.extend(_limited(rows))
+        transact(new, [(f"INSERT OR IGNORE INTO {name} VALUES ({values})", found)])
+        unread.append(rows.missing)
+    known = [each for each in unread if each is not None]
+    return Salvaged(new.total_changes - before, 0, sum(known) if len(known) == len(unread) else None)
+
+
+def _limited(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The same rows. Raises `Damage` if they are more than a file of ours has."""
+    left = MOST
     for row in rows:
         left -= sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
         if left < 0:
             raise Damage(f"its rows have more than {MOST} bytes")
-        found.append(row)
-    return found
+        yield row

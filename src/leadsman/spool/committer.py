@@ -377,13 +377,9 @@ class Committer:
     def _log_found(self, found: Found) -> None:
         """Log what an earlier run left."""
         readings = count_noun(found.rows, "reading waits", "readings wait")
-        more = ""
-        if found.quarantined is not None:
-            more = f"; the file was damaged and is kept as {found.quarantined}, {found.rescue}"
-        level = logging.INFO if found.quarantined is None else logging.WARNING
         salvaged, damaged, unread = found.salvaged, found.damaged, found.unread
         about = log_fields("outbox found", readings=found.rows, salvaged=salvaged, damaged=damaged, unread=unread)
-        logger.log(level, "%s on disk for the broker from an earlier run%s", readings, more, extra=about)
+        logger.info("%s on disk for the broker from an earlier run", readings, extra=about)
 
     def _report(self, dropped: Sequence[Dropped]) -> None:
         for topic, messages, reason, cause, is_answer in dropped:

@@ -1,7 +1,6 @@
 """The file of the spool: it writes readings to disk, and reads them. It blocks, so `leadsman.spool.committer` calls it
 in a thread."""
 
-import contextlib
 import logging
 import sqlite3
 import time
@@ -25,27 +24,22 @@ from leadsman.spool.row import (
     columns,
 )
 from leadsman.spool.salvage import salvage
+from leadsman.storage import salvage as storage_salvage
 from leadsman.storage.database import (
-    LOG,
     MOST_NUMBER,
     Damage,
+    Database,
     Work,
-    connect,
+    blame,
+    check_structure,
     delete,
-    exchange,
-    files_of,
-    finish_exchange,
     free_bytes,
-    identity,
     is_damage,
     is_full,
-    make_private,
-    new_beside,
-    set_strange_aside,
+    reading,
     transact,
 )
-from leadsman.storage.files import is_strange, sync_directory
-from leadsman.text import describe, log_fields
+from leadsman.text import log_fields
 
 NAME = "outbox.db"
 """The name of the file, in the state directory of an app."""
@@ -79,8 +73,7 @@ class SpoolFile:
         """The result of `open`. `quarantined`, `salvaged`, `damaged` and `unread` change when damage is found later."""
         self._now = now
         self._lock = tables.lock_of(path)
-        self._database: sqlite3.Connection | None = None
-        self._identity: tuple[object, object] | None = None
+        self._file = Database(path, tables.LAYOUT)
         self._index = Index()
         self._looked_at: float | None = None
 
@@ -97,10 +90,7 @@ class SpoolFile:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
-            for each in (self.path, Path(f"{self.path}.new")):
-                set_strange_aside(each)
-            aside = finish_exchange(self.path, self._now())
-            self.found = Found(0, 1, aside)
+            self.found = Found(0, 1, storage_salvage.settle(self.path, self._now()))
             self._open(list_topics)
         except BaseException as error:
             self.close()
@@ -158,15 +148,11 @@ class SpoolFile:
 
     def close(self) -> None:
         """Close it and let the next process have it."""
-        self._disconnect()
+        self._file.close()
         self._lock.release()
 
     def _open(self, list_topics: Callable[[frozenset[str]], None] | None) -> None:
         """Connect, and count the rows. A damaged file is replaced first."""
-        if not _length(self.path) and _length(Path(f"{self.path}{LOG}")):
-            self._heal(Damage("its log exists, but the file does not"), None)
-        make_private(self.path)
-        sync_directory(self.path.parent)
         try:
             self._connect(list_topics)
         except _DAMAGED as error:
@@ -176,45 +162,25 @@ class SpoolFile:
             self._connect()
 
     def _connect(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> sqlite3.Connection:
-        database = self._database = connect(self.path, tables.BUSY)
-        tables.prepare(database, self.path)
+        database = self._file.connect()
         if list_topics is not None:
             list_topics(tables.topics(database))
-        tables.check_structure(database)
+        check_structure(database)
         self._index, _ = tables.count(database)
         if (next_id := self._next_id(database)) > MOST_NUMBER:
             raise Damage("it has a number that leadsman did not write")
-        self._identity = self._identities()
         self.found = self.found._replace(rows=self._index.rows, next_id=next_id)
         return database
 
-    def _disconnect(self) -> None:
-        if self._database is not None:
-            database, self._database = self._database, None
-            database.close()
-
     def _heal(self, error: Exception, counted: int | None) -> None:
         """Put the damaged file aside, and in its place a new one with all rows that can be read."""
-        self._disconnect()
-        new = new_beside(self.path)
-        try:
-            make_private(self.path)  # perhaps only its log is there
-            saved = salvage(self.path, new, self._now(), counted)
-        except BaseException:
-            delete(new)
-            raise
-        aside, damaged = exchange(self.path, new, self._now()), self.found.damaged + saved.damaged
-        self.found = self.found._replace(quarantined=aside, salvaged=saved.rows, damaged=damaged, unread=saved.unread)
-        logger.warning(
-            "%s is damaged (%s); it is kept as %s; %s",
-            self.path,
-            describe(error),
-            aside,
-            self.found.rescue,
-            extra=log_fields(
-                "spool damaged", file=str(self.path), error_type=type(error).__name__, unread=saved.unread
-            ),
+        self._file.close()
+        now = self._now()
+        aside, saved = storage_salvage.replace(
+            self.path, tables.LAYOUT, now, error, lambda table, new: salvage(table, new, now, counted)
         )
+        damaged = self.found.damaged + saved.damaged
+        self.found = self.found._replace(quarantined=aside, salvaged=saved.rows, damaged=damaged, unread=saved.unread)
 
     def _guard(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do work in the open file. If it turns out to be damaged, do it again in the one that replaces it."""
@@ -232,14 +198,14 @@ class SpoolFile:
 
     def _current(self) -> sqlite3.Connection:
         """The open database, whose files are still in their places."""
-        if self._database is None:
+        database, found, before = self._file.connection, self._file.look(), self._file.identities
+        if database is None or before is None:
             raise SpoolUnavailable(f"{self.path} is not open")
-        found = self._identities()
-        if self._identity == found and self._lock.holds():
-            return self._database
+        if before == found and self._lock.holds():
+            return database
         try:
-            if self._identity is not None and found[0] == self._identity[0]:
-                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the lost log is still open
+            if before[0] == found[0]:
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the lost log is still open
                 return self._again()
         except (sqlite3.Error, BlockingIOError):
             pass  # the present file must be examined as at a start
@@ -270,10 +236,6 @@ class SpoolFile:
         """Bytes of rows that may be added before the quota deletes the oldest, or the disk is too full to add any."""
         left, free = self.quota.most_bytes - self._index.bytes, free_bytes(self.path.parent)
         return max(0, left if free is None else min(left, free - self.quota.least_free))
-
-    def _identities(self) -> tuple[object, object]:
-        """The identities that distinguish the file and its log from others with their names."""
-        return identity(self.path), identity(Path(f"{self.path}{LOG}"))
 
     def _next_id(self, database: sqlite3.Connection) -> int:
         return max(self._index.largest_id, tables.largest_dead_id(database)) + 1
@@ -325,9 +287,8 @@ class SpoolFile:
 
     def _begin_again(self) -> None:
         """Delete the file, of which nothing is needed, since a full disk has no room for deleting its rows."""
-        self._disconnect()
+        self._file.close()
         delete(self.path)
-        make_private(self.path)
         self._connect()
 
     def _count(self, database: sqlite3.Connection, changes: RowChanges) -> None:
@@ -367,13 +328,6 @@ def _blames_file(error: Exception) -> bool:
     return is_damage(error) if isinstance(error, sqlite3.Error) else True
 
 
-def _length(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 # What other processes do with the file: look at it, also while an app runs.
 
 
@@ -399,16 +353,14 @@ def look(path: Path) -> Contents:
     """
     if not path.is_file():
         raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
-    if strange := next((each for each in files_of(path)[1:] if is_strange(each)), None):  # SQLite would wait for a pipe
-        raise SpoolUnavailable(f"{strange} is not a regular file; remove it")
     try:
-        with contextlib.closing(connect(path, tables.BUSY, read_only=True)) as database:
-            if not tables.check(database, path):
+        with reading(path, tables.LAYOUT) as database:
+            if database is None:
                 raise Damage("it has no tables")
             return _contents(database)
     except (sqlite3.Error, OSError) as error:
         if is_damage(error):
-            raise SpoolUnavailable(f"{path} is damaged, or is not an outbox: {error}") from error
+            raise SpoolUnavailable(f"{path} {blame(error)}") from error
         raise tables.translate(error, path) from error
 
 

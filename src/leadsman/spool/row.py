@@ -5,8 +5,6 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from leadsman.text import count_noun
-
 ROW_BYTES = 60
 """Bytes that a row counts besides its topic and its payload: its other columns, and its share of the page."""
 MIB = 1024 * 1024
@@ -63,13 +61,6 @@ class Found(NamedTuple):
     unread: int | None = 0
     """Rows of the damaged file that could not be read. Where they were not counted before, it is how many numbers are
     missing between those that were read, and None if that is not known."""
-
-    @property
-    def rescue(self) -> str:
-        """What was saved of the damaged file, as the log says it."""
-        saved = count_noun(self.salvaged, "reading was", "readings were")
-        unread = "the number of those that could not be read is not known"
-        return f"{saved} saved from it, {unread if self.unread is None else f'{self.unread} could not be read'}"
 
 
 class TopicRows(NamedTuple):

@@ -21,7 +21,7 @@ from leadsman.spool.row import (
     size,
 )
 from leadsman.storage import files
-from leadsman.storage.database import Damage, Work, admit, is_full, transact
+from leadsman.storage.database import Damage, Layout, NewerLayout, Work, is_full
 from leadsman.storage.files import FileLock
 from leadsman.storage.owner import in_use
 from leadsman.text import describe
@@ -30,34 +30,28 @@ PAGE = 1024
 """Bytes of a page. A commit writes whole pages: those of 4096 bytes write 2.3 times as much for each reading."""
 BUSY = 1.0
 """Seconds to wait for a process that reads the file beside this one."""
-APPLICATION = 0x4C45_4144
-"""``PRAGMA application_id``, "LEAD": another program's database is not taken for a spool."""
 COLUMNS = "id, run, flags, taken_at, expires_at, crc, topic, payload"
 """Of the table `outbox`. The long ones come last, so that the others are read without them."""
 _COLUMNS = (
     "run INTEGER NOT NULL, flags INTEGER NOT NULL, taken_at REAL NOT NULL, expires_at REAL, crc INTEGER NOT NULL,"
     " topic TEXT NOT NULL, payload BLOB NOT NULL"
 )
-MIGRATIONS = (
-    (
-        f"CREATE TABLE outbox (id INTEGER PRIMARY KEY, {_COLUMNS})",
-        "CREATE TABLE dead (number INTEGER PRIMARY KEY AUTOINCREMENT, died_at REAL NOT NULL, why TEXT NOT NULL,"
-        f" id INTEGER NOT NULL, {_COLUMNS})",
-    ),
-    (
-        "CREATE TABLE topics (topic TEXT PRIMARY KEY) WITHOUT ROWID",
-        "INSERT INTO topics SELECT DISTINCT topic FROM outbox",
-        "CREATE TRIGGER topic_of_row AFTER INSERT ON outbox"
-        " WHEN NOT EXISTS (SELECT 1 FROM topics WHERE topic = NEW.topic)"
-        " BEGIN INSERT INTO topics VALUES (NEW.topic); END",
-    ),
+TABLES = (
+    f"CREATE TABLE outbox (id INTEGER PRIMARY KEY, {_COLUMNS})",
+    "CREATE TABLE dead (number INTEGER PRIMARY KEY AUTOINCREMENT, died_at REAL NOT NULL, why TEXT NOT NULL,"
+    f" id INTEGER NOT NULL, {_COLUMNS})",
+    "CREATE TABLE topics (topic TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TRIGGER topic_of_row AFTER INSERT ON outbox"
+    " WHEN NOT EXISTS (SELECT 1 FROM topics WHERE topic = NEW.topic)"
+    " BEGIN INSERT INTO topics VALUES (NEW.topic); END",
 )
-"""The statements that bring a file from version n (``PRAGMA user_version``) to n + 1. A new file begins at 0.
+"""The statements that make a new file.
 
 `topics` has the topic of each row, and topics that have no rows any more: whatever inserts a row inserts its topic in
 the same transaction, and only `forget_topics` deletes one.
 """
-VERSION = len(MIGRATIONS)
+MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+"""See `Layout.migrations`. `TABLES` does not change once it is released."""
 _SETTINGS = (
     f"PRAGMA page_size = {PAGE}",  # before the others: it counts in an empty file only
     "PRAGMA journal_mode = WAL",
@@ -69,71 +63,7 @@ _SETTINGS = (
 )
 _ROW = 1 << 20
 """Bytes of a row besides its payload, at the most: a topic has 65,535."""
-
-
-def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Apply the settings, and make the tables where they are missing. The structure of a file is checked before its
-    tables are changed.
-
-    Raises:
-        SpoolUnavailable: a newer version of leadsman wrote it.
-        sqlite3.Error: it is damaged, or cannot be read just now.
-    """
-    is_new = not check(database, path)
-    for setting in _SETTINGS:
-        database.execute(setting).fetchall()
-    if is_new:
-        database.execute(f"PRAGMA application_id = {APPLICATION}").fetchall()
-    found = _number(database, "PRAGMA user_version")
-    if found < VERSION and not is_new:
-        check_structure(database)
-    for version in range(found, VERSION):
-        statements = (*MIGRATIONS[version], f"PRAGMA user_version = {version + 1}")
-        transact(database, [(statement, None) for statement in statements])
-
-
-def check_structure(database: sqlite3.Connection) -> None:
-    """Check the structure of the whole file, which is read for that.
-
-    Raises:
-        sqlite3.Error: it is damaged, or cannot be read just now.
-    """
-    found = database.execute("PRAGMA quick_check(1)").fetchall()
-    if found != [("ok",)]:
-        raise Damage(str(found[0][0]))
-
-
-def check(database: sqlite3.Connection, path: Path) -> bool:
-    """Check that it is a spool that this version can read, or has no tables yet. Returns whether it has any.
-
-    Raises:
-        SpoolUnavailable: a newer version of leadsman wrote it.
-        sqlite3.Error: it is damaged, or cannot be read just now.
-    """
-    application, version = (_number(database, f"PRAGMA {name}") for name in ("application_id", "user_version"))
-    if application == APPLICATION and version > VERSION:
-        raise SpoolUnavailable(
-            f"{path} was written by a newer version of leadsman (format {version}, this one knows {VERSION}); "
-            "install that version again, or move the file away"
-        )
-    if not has_our_schema(database):
-        return False
-    if application != APPLICATION:
-        raise Damage("it is the database of another program")
-    return True
-
-
-def has_our_schema(database: sqlite3.Connection) -> bool:
-    """See `leadsman.storage.database.admit`."""
-    made = [statement for statements in MIGRATIONS for statement in statements]
-    return admit(database, made, LARGEST + _ROW)
-
-
-def has_our_rows(database: sqlite3.Connection) -> bool:
-    """Whether the tables with rows are as we make them, whatever else somebody put into the file. `has_our_schema` was
-    asked before."""
-    query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name IN (?, ?) ORDER BY name DESC LIMIT 3"
-    return [sql for (sql,) in database.execute(query, ("outbox", "dead"))] == list(MIGRATIONS[0])
+LAYOUT = Layout(TABLES, MIGRATIONS, _SETTINGS, LARGEST + _ROW, BUSY, "reading")
 
 
 def _number(database: sqlite3.Connection, query: str, *parameters: object) -> int:
@@ -150,6 +80,8 @@ def translate(error: Exception, path: Path) -> SpoolError:
     """The error to raise for one of SQLite or of the operating system."""
     if isinstance(error, BlockingIOError):
         return SpoolLocked(in_use(path.parent))
+    if isinstance(error, NewerLayout):
+        return SpoolUnavailable(f"{path} cannot be used: {error}")
     if is_full(error, path.parent):
         return SpoolFull(f"the disk of {path} is full ({describe(error)}); delete something there")
     return SpoolUnavailable(f"{path} cannot be used just now: {describe(error)}")

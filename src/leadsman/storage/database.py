@@ -1,5 +1,5 @@
-"""A SQLite database in the state directory: how it is opened, what makes it ours, damage, and work on all of its files
-at once.
+"""A SQLite database in the state directory: its layout, how it is opened, what makes it ours, damage, and work on all
+of its files at once. `leadsman.storage.salvage` replaces one that is damaged.
 
 Others may have put something else in its place: a database whose views never end, a journal that names another file. So
 anything but a regular file is set aside before the database is opened, and it is asked for nothing but its schema until
@@ -10,14 +10,18 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from leadsman.storage import files
+from leadsman.text import describe
 
+APPLICATION = 0x6C64_736D
+"""``PRAGMA application_id``, "ldsm": the database of another program is not taken for one of ours."""
 LOG, SHARED = "-wal", "-shm"
 BESIDE = ("", LOG, SHARED, "-journal")
 """Suffixes of the files of a database."""
@@ -42,6 +46,7 @@ _DAMAGE = frozenset(
 )
 """Primary result codes (https://sqlite.org/rescode.html) that blame the file."""
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OTHER = "is the database of another program, or has an older layout than 1"
 
 _Object = tuple[object, object, object, object]
 
@@ -50,6 +55,15 @@ _Object = tuple[object, object, object, object]
 
 class Damage(sqlite3.DatabaseError):
     """A check of our own found that a database is not ours, or not whole."""
+
+
+class OtherLayout(Damage):
+    """A database has a layout that cannot be brought up to date: that of another program, or of a version before the
+    first release."""
+
+
+class NewerLayout(sqlite3.DatabaseError):
+    """A newer version of leadsman wrote a database. It is left as it is."""
 
 
 def is_damage(error: Exception) -> bool:
@@ -69,6 +83,11 @@ def is_full(error: Exception, directory: Path | None = None) -> bool:
     return directory is not None and _code(error) == sqlite3.SQLITE_IOERR and free_bytes(directory) == 0
 
 
+def blame(error: Exception) -> str:
+    """What is wrong with a database that is set aside, as the log says it."""
+    return str(error) if isinstance(error, OtherLayout) else f"is damaged ({describe(error)})"
+
+
 def _code(error: Exception) -> int:
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
@@ -81,6 +100,99 @@ def free_bytes(directory: Path) -> int | None:
     except (OSError, AttributeError):  # Windows has no statvfs
         return None
     return found.f_bavail * found.f_frsize
+
+
+# Its layout.
+
+
+class Layout(NamedTuple):
+    """What leadsman makes a database of. The number of its layout is in ``PRAGMA user_version``."""
+
+    tables: tuple[str, ...]
+    """The statements that make layout 1."""
+    migrations: tuple[tuple[str, ...], ...]
+    """The statements that bring a file from layout 1 to 2, from 2 to 3, and so on."""
+    settings: tuple[str, ...]
+    """Statements for each connection that writes."""
+    largest: int
+    """Bytes of a row, at the most."""
+    wait: float
+    """Seconds to wait for another process that has locked the file."""
+    row: str
+    """What a row is, as the log says it."""
+
+    @property
+    def number(self) -> int:
+        """The newest layout, which this version writes."""
+        return 1 + len(self.migrations)
+
+    def statements(self, number: int) -> tuple[str, ...]:
+        """The statements that make the layout with this number."""
+        return (*self.tables, *chain.from_iterable(self.migrations[: number - 1]))
+
+
+def check(database: sqlite3.Connection, layout: Layout) -> int:
+    """Check that a database is one that this version can read, before anything else is asked of it.
+
+    Returns:
+        The number of its layout; 0 if it has no tables yet.
+
+    Raises:
+        NewerLayout: a newer version of leadsman wrote it.
+        Damage: it has something else.
+        sqlite3.Error: it is damaged, or cannot be read just now.
+    """
+    application, number = (_number(database, name) for name in ("application_id", "user_version"))
+    if application == APPLICATION and number > layout.number:
+        raise NewerLayout(
+            f"it was written by a newer version of leadsman (layout {number}, this one knows {layout.number}); "
+            "install that version again, or move the file away"
+        )
+    is_ours = application == APPLICATION and number > 0
+    try:
+        has_tables = admit(database, layout, number if is_ours else layout.number)
+    except Damage as damage:
+        if is_ours:
+            raise
+        raise OtherLayout(f"{_OTHER} ({damage})") from damage
+    if has_tables and not is_ours:
+        raise OtherLayout(f"{_OTHER} (its numbers are {application:#x} and {number})")
+    return number if has_tables else 0
+
+
+def _number(database: sqlite3.Connection, name: str) -> int:
+    rows: list[tuple[int]] = database.execute(f"PRAGMA {name}").fetchall()
+    return rows[0][0]
+
+
+def prepare(database: sqlite3.Connection, layout: Layout) -> None:
+    """Check a database, apply the settings, and bring its tables up to date. The structure of a file is checked before
+    its tables are changed.
+
+    Raises:
+        sqlite3.Error: see `check`.
+    """
+    found = check(database, layout)
+    for setting in layout.settings:
+        database.execute(setting).fetchall()
+    if not found:
+        database.execute(f"PRAGMA application_id = {APPLICATION}").fetchall()
+    elif found < layout.number:
+        check_structure(database)
+    for number in range(found + 1, layout.number + 1):
+        work = layout.tables if number == 1 else layout.migrations[number - 2]
+        transact(database, [(statement, None) for statement in (*work, f"PRAGMA user_version = {number}")])
+
+
+def check_structure(database: sqlite3.Connection) -> None:
+    """Check the structure of the whole file, which is read for that.
+
+    Raises:
+        sqlite3.Error: it is damaged, or cannot be read just now.
+    """
+    found = database.execute("PRAGMA quick_check(1)").fetchall()
+    if found != [("ok",)]:
+        raise Damage(str(found[0][0]))
 
 
 # How it is opened, and what makes it ours.
@@ -110,14 +222,14 @@ def is_settled(path: Path) -> bool:
     return not os.access(path.parent, os.W_OK) and not Path(f"{path}{LOG}").exists()
 
 
-def admit(database: sqlite3.Connection, statements: Iterable[str], largest: int) -> bool:
-    """Check the schema of a database, before anything else is asked of it, and that its counters have numbers left.
-    Values of more than `largest` bytes are damage from then on.
+def admit(database: sqlite3.Connection, layout: Layout, number: int) -> bool:
+    """Check the schema of a database, and that its counters have numbers left. Values of more than `Layout.largest`
+    bytes are damage from then on.
 
     Args:
         database: just connected.
-        statements: what made it; not all of its objects need to be there.
-        largest: bytes of a row, at the most.
+        layout: what made it; not all of its objects need to be there.
+        number: of its layout.
 
     Returns:
         Whether it has any tables yet.
@@ -126,7 +238,7 @@ def admit(database: sqlite3.Connection, statements: Iterable[str], largest: int)
         Damage: it has something else.
         sqlite3.Error: it is damaged, or cannot be read just now.
     """
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, largest)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, layout.largest)
     database.set_progress_handler(lambda: 1, MOST_STEPS)
     try:
         database.execute("PRAGMA trusted_schema = OFF")
@@ -137,7 +249,7 @@ def admit(database: sqlite3.Connection, statements: Iterable[str], largest: int)
                 raise Damage("it has no numbers left")
     finally:
         database.set_progress_handler(None, 0)
-    strange = sorted(str(name) for _, name, _, _ in found - _made_by(tuple(statements)))
+    strange = sorted(str(name) for _, name, _, _ in found - made_by(layout.statements(number)))
     if strange:
         raise Damage(f"it contains {strange[0]!r}, which leadsman did not make")
     return bool(found)
@@ -152,7 +264,8 @@ def _objects(database: sqlite3.Connection) -> list[_Object]:
 
 
 @lru_cache(maxsize=8)
-def _made_by(statements: tuple[str, ...]) -> frozenset[_Object]:
+def made_by(statements: tuple[str, ...]) -> frozenset[_Object]:
+    """The objects that statements make, as a schema has them: type, name, name of the table, statement."""
     database = sqlite3.connect(":memory:")
     try:
         for statement in statements:
@@ -237,16 +350,8 @@ def rename(path: Path, name: Path) -> None:
 def delete(path: Path) -> None:
     """Delete it with its log, if there is one."""
     for each in files_of(path):
-        each.unlink(missing_ok=True)
-
-
-# Puts a database aside and another one in its place, so that a kill or a power cut at any moment leaves one of the two
-# there. The new file is complete and synced before the old one is renamed. If it ends between two renames, there is no
-# file but a new one, which `finish_exchange` puts in place at the next start. If the file is there, a new one is
-# unfinished and is deleted.
-
-MOST_ASIDE = 3
-"""Files put aside that are kept: the newest."""
+        if os.path.lexists(each):  # a file system that cannot be written refuses to delete what is not there
+            each.unlink()
 
 
 def make_private(path: Path) -> None:
@@ -263,58 +368,70 @@ def make_private(path: Path) -> None:
         os.close(handle)
 
 
-def new_beside(path: Path) -> Path:
-    """An empty file that can take the place of `path`."""
-    new = Path(f"{path}.new")
-    delete(new)
-    make_private(new)
-    return new
+def _length(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
-def finish_exchange(path: Path, now: float) -> str | None:
-    """Finish an `exchange` that was interrupted.
+# One that is open to be written, and one that is looked at.
 
-    Returns:
-        The name of the file that was put aside in it; None if there was none.
+
+class Database:
+    """A database that this process writes. All methods block.
+
+    Args:
+        path: the file. Its directory is there.
+        layout: what it is made of.
+
+    Raises:
+        sqlite3.Error, OSError: from `connect`. `is_damage` says whether the file is to blame.
     """
-    new = Path(f"{path}.new")
-    if path.exists():
-        delete(new)
-        return None
-    if not new.exists():
-        return None
-    exchange(path, new, now)
-    return next((each.name for each in reversed(_put_aside(path))), None)
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path = path
+        self.layout = layout
+        self.connection: sqlite3.Connection | None = None
+        """None while it is closed."""
+        self.identities: tuple[object, object] | None = None
+        """The result of `look` when it was connected."""
+
+    def connect(self) -> sqlite3.Connection:
+        """Open it, and make it where it is missing."""
+        if not _length(self.path) and _length(Path(f"{self.path}{LOG}")):
+            raise Damage("its log exists, but the file does not")  # SQLite would delete the log
+        make_private(self.path)
+        files.sync_directory(self.path.parent)
+        self.connection = connect(self.path, self.layout.wait)
+        try:
+            prepare(self.connection, self.layout)
+        except BaseException:
+            self.close()
+            raise
+        self.identities = self.look()
+        return self.connection
+
+    def look(self) -> tuple[object, object]:
+        """The identities that distinguish the file and its log from others with their names."""
+        return identity(self.path), identity(Path(f"{self.path}{LOG}"))
+
+    def close(self) -> None:
+        """Close it."""
+        if self.connection is not None:
+            connection, self.connection = self.connection, None
+            connection.close()
 
 
-def exchange(path: Path, new: Path, now: float) -> str:
-    """Put a file with its log aside, as ``<path>.bad-<time>``, and a new one in its place.
+@contextlib.contextmanager
+def reading(path: Path, layout: Layout) -> Iterator[sqlite3.Connection | None]:
+    """A database that is there, to be read, also while another process writes it. Nothing is written. None if it has no
+    tables yet.
 
-    Returns:
-        The name of the file put aside.
+    Raises:
+        sqlite3.Error: it is damaged, or cannot be read just now.
     """
-    aside = files.free_name(f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}")
-    rename(path, aside)
-    new.rename(path)
-    files.sync_directory(path.parent)
-    _prune(path)
-    return aside.name
-
-
-def _prune(path: Path) -> None:
-    """Delete all files put aside but the newest."""
-    with contextlib.suppress(OSError):
-        for name in _put_aside(path)[:-MOST_ASIDE]:
-            delete(name)
-
-
-def _put_aside(path: Path) -> list[Path]:
-    """The files put aside, oldest first."""
-    names = {str(each).removesuffix(LOG).removesuffix(SHARED) for each in path.parent.glob(f"{path.name}.bad-*")}
-    return sorted(map(Path, names), key=_age)
-
-
-def _age(name: Path) -> tuple[float, str]:
-    with contextlib.suppress(OSError):
-        return name.stat().st_ctime, name.name
-    return 0.0, name.name
+    if strange := next((each for each in files_of(path) if files.is_strange(each)), None):  # such as a pipe
+        raise Damage(f"{strange} is not a regular file; remove it")
+    with contextlib.closing(connect(path, layout.wait, read_only=True)) as database:
+        yield database if check(database, layout) else None

@@ -257,6 +257,6 @@ covered(
     P2,
     "an upgrade, and a downgrade, with messages in the outbox",
     "they are delivered; a newer file is refused politely and left as it is",
-    "tests/spool/test_file.py::test_a_file_of_an_older_version_is_brought_up_to_date",
-    "tests/spool/test_file.py::test_a_file_of_a_newer_version_is_refused_politely_and_left_as_it_is",
+    "tests/spool/test_file.py::test_a_file_of_an_older_layout_is_brought_up_to_date",
+    "tests/storage/test_layouts.py::test_a_newer_layout_is_refused_with_its_sentence_and_left_as_it_is",
 )

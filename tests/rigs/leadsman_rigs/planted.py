@@ -13,7 +13,7 @@ from contextlib import closing
 from leadsman.runtime.statefile import StateFile
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, SpoolRow
-from leadsman.spool.tables import VERSION
+from leadsman.storage.database import APPLICATION
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 
@@ -71,12 +71,12 @@ def deep(path):
 
 
 def made(path, *statements):
-    """A database with the marks of an outbox."""
+    """A database with the marks of ours."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         for statement in (
             "PRAGMA page_size = 1024",
-            "PRAGMA application_id = 0x4C454144",
-            f"PRAGMA user_version = {VERSION}",
+            f"PRAGMA application_id = {APPLICATION}",
+            "PRAGMA user_version = 1",
             *statements,
         ):
             database.execute(statement)

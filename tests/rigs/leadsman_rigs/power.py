@@ -18,9 +18,9 @@ from unittest import mock
 import apsw
 
 from leadsman.errors import SpoolError
-from leadsman.spool import file
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, SpoolRow
+from leadsman.storage import database
 
 SECTOR = 512
 QUOTA = Quota(least_free=0)
@@ -203,7 +203,7 @@ class Run:
     def write(self):
         """Write until the power is cut."""
         spool = SpoolFile(self.path, QUOTA, lambda: 1.8e9)
-        with mock.patch.object(file, "connect", Database):
+        with mock.patch.object(database, "connect", Database):
             try:
                 spool.open()
                 while not self.disk.off:

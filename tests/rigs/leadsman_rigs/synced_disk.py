@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from leadsman.spool import file
+from leadsman.storage import database
 from leadsman_rigs.power import MOODS, SECTOR, Database
 
 NAME = "synced"
@@ -82,7 +82,7 @@ def install(directory):
     """Let the outbox of this process write to this disk. Returns what must live as long as the process."""
     directory = Path(directory)
     directory.mkdir(exist_ok=True)
-    file.connect = SyncedDatabase
+    database.connect = SyncedDatabase
     return SyncedVFS(directory)
 
 

@@ -1,0 +1,317 @@
+"""Puts a damaged database aside, and in its place a new one with what SQLite can still read of it.
+
+SQLite finds rows through the pages above them, so a damaged page costs what lies below it, and a damaged first page
+costs the file. The file itself is not changed.
+"""
+
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leadsman.storage import files
+from leadsman.storage.database import (
+    LOG,
+    MOST_NUMBER,
+    SHARED,
+    Damage,
+    Layout,
+    admit,
+    blame,
+    connect,
+    delete,
+    is_damage,
+    made_by,
+    make_private,
+    prepare,
+    rename,
+    set_strange_aside,
+)
+from leadsman.text import count_noun, log_fields
+
+_AT_ONCE = 50
+"""Rows that are read at once, as long as none of them is damaged."""
+_MOST_STEPS = 20_000_000
+"""Instructions of SQLite's machine that counting the rows of a table may take: some four million rows."""
+
+logger = logging.getLogger("leadsman")
+
+# What SQLite reads of a damaged file.
+
+
+class Rows:
+    """The rows of one table of a damaged file that can be read, in the order of their numbers.
+
+    Args:
+        database: the file; None if nothing can be asked of it.
+        table: the name.
+        statement: what made the table. If it is another one, its rows are not read.
+    """
+
+    def __init__(self, database: sqlite3.Connection | None, table: str, statement: object) -> None:
+        self.missing: int | None = None
+        """How many numbers lie between rows that can be read, where rows cannot; None if there are such at an end, and
+        of another table its rows. It is known when all rows were read."""
+        self._database = database
+        self._table = table
+        self._statement = statement
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        if self._database is not None:
+            try:
+                if self._is_ours(self._database):
+                    yield from self._all(self._database)
+                else:
+                    self.missing = self._count(self._database)
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+                self.missing = None
+
+    def _is_ours(self, database: sqlite3.Connection) -> bool:
+        query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? LIMIT 2"
+        return database.execute(query, (self._table,)).fetchall() == [(self._statement,)]
+
+    def _count(self, database: sqlite3.Connection) -> int | None:
+        """The rows of a table that is not ours; a view, of which no row is asked for, has none."""
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND rootpage > 0"
+        if not database.execute(query, (self._table,)).fetchall():
+            return None
+        database.set_progress_handler(lambda: 1, _MOST_STEPS)
+        try:
+            query = f"SELECT count(*) FROM (SELECT 1 FROM {self._table} LIMIT {MOST_NUMBER})"
+            found: list[tuple[int]] = database.execute(query).fetchall()
+            return found[0][0]
+        finally:
+            database.set_progress_handler(None, 0)
+
+    def _all(self, database: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
+        begin, last, self.missing = 1, 0, 0
+        while True:
+            try:
+                for found in self._from(database, begin):
+                    last = found[0]
+                    yield found[1:]
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+            else:
+                return
+            following = self._readable_after(database, max(last, begin))
+            if following is None:
+                self.missing = None
+                return
+            if self.missing is not None:
+                self.missing = self.missing + following - last - 1 if last else None
+            begin = following
+
+    def _from(self, database: sqlite3.Connection, number: int) -> Iterator[tuple[Any, ...]]:
+        """The rows from a number on, each behind its number, up to the first one that cannot be read."""
+        query = f"SELECT rowid, * FROM {self._table} WHERE rowid >= ? ORDER BY rowid LIMIT ?"
+        at_once = _AT_ONCE
+        while True:
+            try:
+                some = database.execute(query, (number, at_once)).fetchall()
+            except sqlite3.Error:
+                if at_once == 1:
+                    raise
+                at_once = 1  # `sqlite3` drops the row before the one that cannot be read
+                continue
+            if not some:
+                return
+            for found in some:
+                if not isinstance(found[0], int) or not number <= found[0] <= MOST_NUMBER:
+                    raise Damage("its rows are not in order")
+                number = found[0] + 1
+                yield found
+
+    def _readable_after(self, database: sqlite3.Connection, number: int) -> int | None:
+        """The first number above this one from which on rows can be read; None if there is none. A stretch of rows that
+        can be read may be missed where more cannot on both sides of it."""
+        step = 1
+        while not self._can_read(database, number + step):
+            step *= 2
+            if number + step > MOST_NUMBER:
+                return None
+        bad, good = step // 2, step
+        while good - bad > 1:
+            middle = (bad + good) // 2
+            bad, good = (bad, middle) if self._can_read(database, number + middle) else (middle, good)
+        return number + good
+
+    def _can_read(self, database: sqlite3.Connection, number: int) -> bool:
+        try:
+            next(self._from(database, number), None)
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            return False
+        return True
+
+
+Table = Callable[[str], Rows]
+"""The rows of a table with a name, of a damaged file."""
+
+
+class Salvaged(NamedTuple):
+    """What became of the rows of a damaged file."""
+
+    rows: int
+    """Rows that were copied into the new one."""
+    damaged: int
+    """Rows that were read, but are not whole."""
+    unread: int | None
+    """Rows that could not be read; None if their number is not known."""
+
+
+Copy = Callable[[Table, sqlite3.Connection], Salvaged]
+"""Copies rows of the tables of the damaged file into the new one."""
+
+
+@contextlib.contextmanager
+def _tables(path: Path, layout: Layout) -> Iterator[Table]:
+    """What can be read of a damaged file."""
+    statements = {name: sql for kind, name, _, sql in made_by(layout.statements(layout.number)) if kind == "table"}
+    if not path.stat().st_size:  # SQLite would delete its log
+        yield lambda table: Rows(None, table, statements[table])
+        return
+    with contextlib.closing(connect(path, layout.wait, read_only=True)) as database:
+        source = database if _answers(database, layout) else None
+        yield lambda table: Rows(source, table, statements[table])
+    log = Path(f"{path}{LOG}")
+    if log.exists() and not log.stat().st_size:  # SQLite made it, to read
+        log.unlink()
+
+
+def _answers(database: sqlite3.Connection, layout: Layout) -> bool:
+    """Whether anything can be asked. What somebody put beside our tables is not used for that."""
+    try:
+        database.execute("PRAGMA cell_size_check = ON").fetchall()
+        database.execute("PRAGMA writable_schema = ON").fetchall()  # else a file that is too short is not read
+        with contextlib.suppress(Damage):
+            admit(database, layout, layout.number)
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        return False
+    return True
+
+
+def replace(path: Path, layout: Layout, now: float, error: Exception, copy: Copy) -> tuple[str, Salvaged]:
+    """Put a damaged file aside, and in its place a new one with what is copied from it. That is logged.
+
+    Args:
+        path: the file, which no connection of this process has.
+        layout: of the new one.
+        now: epoch seconds.
+        error: why.
+        copy: what is copied.
+
+    Returns:
+        The name of the file that was put aside, and what became of its rows.
+
+    Raises:
+        sqlite3.Error, OSError: the new file cannot be written, or the disk of the damaged one cannot be read at all.
+            The damaged file is where it was.
+    """
+    new = _new_beside(path)
+    try:
+        make_private(path)  # perhaps only its log is there
+        with contextlib.closing(connect(new, layout.wait)) as database:
+            prepare(database, layout)
+            database.execute("PRAGMA synchronous = OFF")  # until the end, for if it fails, the file is thrown away
+            with _tables(path, layout) as tables:
+                saved = copy(tables, database)
+            database.execute("PRAGMA synchronous = FULL")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except BaseException:
+        delete(new)
+        raise
+    aside = _exchange(path, new, now)
+    logger.warning(
+        "%s %s; it is kept as %s; %s saved from it, %s",
+        path,
+        blame(error),
+        aside,
+        count_noun(saved.rows, f"{layout.row} was", f"{layout.row}s were"),
+        "the number of those that could not be read is not known"
+        if saved.unread is None
+        else f"{saved.unread} could not be read",
+        extra=log_fields("state damaged", file=str(path), error_type=type(error).__name__, unread=saved.unread),
+    )
+    return aside, saved
+
+
+# Puts a database aside and another one in its place, so that a kill or a power cut at any moment leaves one of the two
+# there. The new file is complete and synced before the old one is renamed. If it ends between two renames, there is no
+# file but a new one, which `settle` puts in place at the next start. If the file is there, a new one is
+# unfinished and is deleted.
+
+MOST_ASIDE = 3
+"""Files put aside that are kept: the newest."""
+
+
+def _new_beside(path: Path) -> Path:
+    """An empty file that can take the place of `path`."""
+    new = Path(f"{path}.new")
+    delete(new)
+    make_private(new)
+    return new
+
+
+def settle(path: Path, now: float) -> str | None:
+    """Set aside what is not ours in the place of a database, and finish a `replace` that was interrupted: before
+    anything is asked of the database.
+
+    Returns:
+        The name of the file that was put aside in that; None if there was none.
+
+    Raises:
+        OSError: a file cannot be renamed.
+    """
+    new = Path(f"{path}.new")
+    for each in (path, new):
+        set_strange_aside(each)
+    if path.exists():
+        delete(new)
+        return None
+    if not new.exists():
+        return None
+    _exchange(path, new, now)
+    return next((each.name for each in reversed(_put_aside(path))), None)
+
+
+def _exchange(path: Path, new: Path, now: float) -> str:
+    """Put a file with its log aside, as ``<path>.bad-<time>``, and a new one in its place.
+
+    Returns:
+        The name of the file put aside.
+    """
+    aside = files.free_name(f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}")
+    rename(path, aside)
+    new.rename(path)
+    files.sync_directory(path.parent)
+    _prune(path)
+    return aside.name
+
+
+def _prune(path: Path) -> None:
+    """Delete all files put aside but the newest."""
+    with contextlib.suppress(OSError):
+        for name in _put_aside(path)[:-MOST_ASIDE]:
+            delete(name)
+
+
+def _put_aside(path: Path) -> list[Path]:
+    """The files put aside, oldest first."""
+    names = {str(each).removesuffix(LOG).removesuffix(SHARED) for each in path.parent.glob(f"{path.name}.bad-*")}
+    return sorted(map(Path, names), key=_age)
+
+
+def _age(name: Path) -> tuple[float, str]:
+    with contextlib.suppress(OSError):
+        return name.stat().st_ctime, name.name
+    return 0.0, name.name
