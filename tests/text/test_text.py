@@ -22,6 +22,21 @@ def test_clean_text_is_one_printable_line_of_bounded_length(text):
     assert len(clean(text)) <= LONGEST
 
 
+HIDING = [
+    each
+    for name, each in vars(leadsman.text).items()
+    if isinstance(each, re.Pattern) and name not in ("_BETWEEN_URLS", "_JSON_STRING", "_BRACKET")
+]
+
+
+@pytest.mark.parametrize("pattern", HIDING, ids=range(len(HIDING)))
+@given(data=st.data())
+def test_each_text_that_has_something_to_hide_is_searched(pattern, data):
+    text = data.draw(st.from_regex(pattern))
+
+    assert any(part in text.casefold() for part in leadsman.text._PARTS)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

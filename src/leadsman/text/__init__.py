@@ -51,6 +51,9 @@ _COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
 _REST_OF_PEM = re.compile(r"(?:^[A-Za-z0-9+/=]{16,80}\r?\n)+(?=-----END )", re.MULTILINE)
 """What is left of one whose beginning was cut away. Its lines have 64 characters, some have 76."""
+_PARTS = ("://", "-----", "appid", "auth", "basic", "bearer", "cookie", "credential", "key", "pass", "pin", "pwd")
+_PARTS += ("response", "secret", "sid", "sig", "token")
+"""A text without any of these has nothing that a pattern above hides. Most texts have none."""
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
 
@@ -63,10 +66,12 @@ def clean(text: str) -> str:
     drive a terminal, or the URL with its password.
     """
     text = without_secrets(text[:LONGEST_LINE])[:LONGEST_TEXT]
-    text = without_pem(_PAIRS.sub(r"\1***", text))
-    text = _AUTHORIZATION.sub(r"\1\2***", _URL.sub(_without_credentials, text))
-    text = _SCHEMES.sub(r"\1\2***", _SECRETS.sub(r"\1\2***", text))
-    text = _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text))
+    folded = text.casefold()
+    if any(part in folded for part in _PARTS):
+        text = without_pem(_PAIRS.sub(r"\1***", text))
+        text = _AUTHORIZATION.sub(r"\1\2***", _URL.sub(_without_credentials, text))
+        text = _SCHEMES.sub(r"\1\2***", _SECRETS.sub(r"\1\2***", text))
+        text = _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text))
     text = _printable(redact(text))
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
