@@ -22,6 +22,11 @@ def test_clean_text_is_one_printable_line_of_bounded_length(text):
     assert len(clean(text)) <= LONGEST
 
 
+@pytest.mark.parametrize("word", ["appid", "auth", "key", "pass", "pin", "pwd", "sid", "sig", "signature"])
+def test_a_short_word_for_a_secret_hides_its_value(word):
+    assert clean(f"?x=1&{word}=hunter2") == f"?x=1&{word}=***"
+
+
 HIDING = [
     each
     for name, each in vars(leadsman.text).items()
