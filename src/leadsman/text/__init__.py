@@ -51,8 +51,10 @@ _COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
 _REST_OF_PEM = re.compile(r"(?:^[A-Za-z0-9+/=]{16,80}\r?\n)+(?=-----END )", re.MULTILINE)
 """What is left of one whose beginning was cut away. Its lines have 64 characters, some have 76."""
-_PARTS = ("://", "-----", "appid", "auth", "basic", "bearer", "cookie", "credential", "key", "pass", "pin", "pwd")
-_PARTS += ("response", "secret", "sid", "sig", "token")
+_PARTS = (
+    *("://", "-----", "appid", "auth", "basic", "bearer", "cookie", "credential", "key", "pass", "pin", "pwd"),
+    *("response", "secret", "sid", "sig", "token"),
+)
 """A text without any of these has nothing that a pattern above hides. Most texts have none."""
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
