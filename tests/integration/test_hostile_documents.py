@@ -13,10 +13,11 @@ from leadsman import App, Received
 from leadsman.discovery.description import AppDescription
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
+from leadsman.introspection.registry import About, DeviceRegistry, declared
 from leadsman.introspection.retained import Listed
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.testing import Harness, Scripted
-from leadsman.tools.cli.commands.clean import Remaining, everything, left_behind
+from leadsman.tools.cli.commands.clean import left_behind
 from leadsman.tools.cli.fleet import Fleet
 from leadsman.tools.doctor.checks import _status
 from leadsman.tools.doctor.checks import left_behind as doctor_left_behind
@@ -24,7 +25,6 @@ from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import BOMBS, LIES, payloads
 
 TOPICS = Topics("house")
-NOW = Remaining({"kitchen": ["house/kitchen/state"]}, {"kitchen"})
 TEXT = st.sampled_from([each for each in LIES if isinstance(each, str)]) | st.text(max_size=9)
 
 
@@ -33,6 +33,10 @@ def house(discovery=None):
     for name in ("kitchen", "attic"):
         app.add_telemetry(name, Scripted({"t": 1}), interval=10)
     return app
+
+
+ABOUT = About("house", "1", "1", TOPICS, "house")
+NOW = DeviceRegistry(ABOUT, declared({"kitchen": house().telemetries["kitchen"]}, {}, {}), {}, health=False)
 
 
 def kept():
@@ -72,10 +76,11 @@ def test_a_registry_removes_only_topics_that_can_be_topics(first, second, descri
     listed = Listed("house")
     listed.add("house/registry", first)
     listed.add("house/registry/2", second)
-    listed.prove(dict.fromkeys(listed.elsewhere, description))
 
-    for removal in (everything(listed, TOPICS), left_behind(listed, TOPICS, NOW)):
-        assert all(is_topic(topic) for topic in (*removal.topics, *removal.elsewhere, *removal.pages))
+    documents = dict.fromkeys(listed.elsewhere, description)
+    for now in (None, NOW):
+        removal = left_behind(listed, TOPICS, documents, now)
+        assert all(is_topic(topic) for topic in removal.listed)
 
 
 def made():

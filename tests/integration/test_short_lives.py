@@ -7,7 +7,7 @@ from leadsman import App, Context, Discovery, Finds
 from leadsman.introspection.retained import FIRST_AHEAD, Listed
 from leadsman.mqtt.topics import Topics
 from leadsman.testing import Harness, Scripted
-from leadsman.tools.cli.commands.clean import everything
+from leadsman.tools.cli.commands.clean import left_behind
 
 MOMENTS = [each / 10 for each in range(1, 61)]
 """Seconds from the start of an app to its end."""
@@ -33,8 +33,8 @@ def left_by_clean(retained):
     listed = Listed("house")
     for topic, each in retained.items():
         listed.add(topic, each.payload)
-    listed.prove({topic: each.payload for topic, each in retained.items()})
-    removal = everything(listed, Topics("house"))
+    documents = {topic: each.payload for topic, each in retained.items()}
+    removal = left_behind(listed, Topics("house"), documents, None)
     return retained.keys() - {*removal.topics, *removal.elsewhere, *removal.pages}
 
 

@@ -12,9 +12,12 @@ from leadsman.introspection.retained import (
     MOST_PAGES,
     RETAINED,
     Listed,
-    no_longer,
+    Retained,
+    compare,
+    ours,
     retained_of,
 )
+from leadsman.mqtt.topics import Topics
 
 HEAD = {"app": "house", "client_id": "house", "version": "1"}
 
@@ -113,35 +116,74 @@ def test_whatever_a_broker_keeps_is_read_without_an_error(page, devices, topics,
         assert all(isinstance(topic, str) for _, topics in found.topics() for topic in topics)
 
 
-NAMES = st.lists(st.sampled_from("abcdefgh"), unique=True)
-OTHERS = st.lists(st.sampled_from(["house/a/map", "house/a/log", "ha/a/config", "ha/a/old"]), unique=True)
-
-
-@given(st.lists(st.sampled_from(of("a")), unique=True), OTHERS, st.lists(st.sampled_from(of("a")), unique=True), OTHERS)
-def test_only_what_was_listed_and_is_no_longer_there_goes_away(before, others, now, others_now):
-    gone = no_longer([*before, *others], [*now, *others_now], "house/a/")
-
-    assert set(gone) <= {*before, *others} - {*now, *others_now}
-    assert set(before) - set(now) <= set(gone), "a topic of leadsman's own that is no longer retained goes"
-    assert {topic for topic in others if topic.startswith("ha/")} - set(others_now) <= set(gone)
-    assert not [topic for topic in gone if topic in ("house/a/map", "house/a/log")], "a handler may use it again"
-    assert sorted(no_longer([*before, *others], None, "house/a/")) == sorted([*before, *others])
-    assert no_longer(before, before, "house/a/") == []
-
-
+TOPICS, ROOTED = Topics("house"), Topics("house", root="b")
 CONFIGURATION = "homeassistant/device/house/a/config"
 OURS = {CONFIGURATION: b'{"o":{"name":"leadsman house"}}'}
+MAYBE = [
+    *(topic for name in "abc" for topic in (*of(name), f"house/{name}/map", f"house/{name}/map/floor")),
+    *("house/state", "house/ledger", "house/map", CONFIGURATION, "homeassistant/device/house/c/config"),
+]
+SOME = st.lists(st.sampled_from(MAYBE), unique=True)
+DEVICES = st.dictionaries(st.sampled_from("abc"), st.builds(Retained, SOME.map(frozenset), st.booleans()))
+PLACES = st.sampled_from([TOPICS, ROOTED])
 
 
-def test_what_is_outside_the_prefix_is_listed_if_its_description_says_whose_it_is():
-    found = listed({**HEAD, "devices": {"a": entry("a", retained=[], others=[CONFIGURATION])}})
-    assert dict(found.topics()) == {"a": (), APP: ()}
+@given(SOME, PLACES, DEVICES, st.frozensets(st.sampled_from(MAYBE)))
+def test_only_what_was_listed_and_nothing_wants_goes_away(listed, topics, now, described):
+    gone, adopted = compare(listed, topics, now.get, described.__contains__)
+    kept = [topic for _, topic in adopted]
 
-    found.prove({CONFIGURATION: b'{"o":{"name":"leadsman house2"}}'})
-    assert dict(found.topics()) == {"a": (), APP: ()}
+    assert {*gone} <= {*listed}
+    assert not {*gone} & {*kept}
+    for topic in listed:
+        owner = now.get(topics.device_of(topic))
+        if not topic.startswith("house/"):
+            assert (topic in gone) == (topic not in described)
+        elif owner is None:
+            assert topic in gone, "there is no such device"
+        elif topic in owner.topics:
+            assert topic not in gone
+        elif not owner.adds or topic.rsplit("/", 1)[-1] in RETAINED:
+            assert topic in gone, "a topic of leadsman's own that is no longer retained goes"
+        elif topic.startswith("house/b/") and topics is ROOTED:
+            assert topic in gone, "the root device publishes to no topics of several levels"
+        else:
+            assert topic in kept, "a handler may use it again"
 
-    found.prove(OURS)
-    assert dict(found.topics()) == {"a": (CONFIGURATION,), APP: ()}
+
+@given(SOME, PLACES, DEVICES, st.frozensets(st.sampled_from(MAYBE)), st.randoms())
+def test_what_goes_away_depends_on_no_order_and_is_found_once(listed, topics, now, described, random):
+    gone, adopted = compare(listed, topics, now.get, described.__contains__)
+    again = random.sample(listed * 2, 2 * len(listed))
+
+    found = compare(again, topics, now.get, described.__contains__)
+    assert (sorted(found.gone), sorted(found.adopted)) == (sorted(gone), sorted(adopted))
+    left = [topic for topic in listed if topic not in gone]
+    assert compare(left, topics, now.get, described.__contains__).gone == []
+    assert compare(listed, topics, lambda _: None, lambda _: False).gone == listed, "an app that is no longer used"
+
+
+@given(SOME, PLACES, DEVICES, st.sampled_from("abc"))
+def test_a_device_more_removes_nothing_more(listed, topics, now, name):
+    fewer = {each: found for each, found in now.items() if each != name}
+
+    assert {*compare(listed, topics, now.get, bool).gone} <= {*compare(listed, topics, fewer.get, bool).gone}
+
+
+@pytest.mark.parametrize(
+    ("topic", "owner"),
+    [("house/state", "b"), ("house/map", "b"), ("house/set/result", "b"), ("house/a/state", "a"), ("house/b/map", "b")],
+)
+def test_each_topic_of_one_level_is_that_of_the_root_device(topic, owner):
+    assert ROOTED.device_of(topic) == owner
+
+
+def test_what_is_outside_the_prefix_is_ours_if_its_description_says_so():
+    found = [CONFIGURATION, "house/a/state"]
+
+    assert ours(found, "house", {}) == ["house/a/state"]
+    assert ours(found, "house", {CONFIGURATION: b'{"o":{"name":"leadsman house2"}}'}) == ["house/a/state"]
+    assert ours(found, "house", OURS) == found
 
 
 OTHER_PEOPLES = [
@@ -167,9 +209,8 @@ PAGE = st.fixed_dictionaries(
 def test_whatever_a_registry_says_nothing_of_other_programs_is_listed(page, kept):
     devices = {name: {"others": topics} for name, topics in page["devices"].items()}
     found = listed({**HEAD, **page, "devices": devices})
-    found.prove(kept)
 
-    topics = [topic for _, each in found.topics() for topic in each]
+    topics = ours((topic for _, each in found.topics() for topic in each), "house", kept)
     assert not set(topics) & set(OTHER_PEOPLES)
     for topic in topics:
         assert topic.startswith("house/") or b'leadsman house"' in kept[topic]

@@ -127,7 +127,25 @@ def test_the_access_list_of_an_app_hides_what_it_left_and_all_of_it_goes(place, 
 
     assert (code, err) == (0, "")
     assert here.kept == set()
-    assert lines[-1] == "8 retained topics of 3 devices removed"
+    assert lines[-2:] == [
+        "2 retained topics of 3 devices removed",
+        "6 topics of 3 devices emptied, in case the broker hides what it keeps",
+    ]
+
+
+def test_what_the_access_list_hides_goes_though_it_shows_the_descriptions(place):
+    """An app with discovery may read these, and nothing else of its devices."""
+    config = "homeassistant/device/oth/d1/config"
+    here = place(f"{OF_THE_APP}topic readwrite homeassistant/device/oth/+/config\n")
+    described = {**REGISTRY["devices"]["d1"], "others": [config]}
+    registry = REGISTRY | {"devices": REGISTRY["devices"] | {"d1": described}}
+    here.keep(KEPT | STATES | {"oth/registry": registry, config: {"o": {"name": "leadsman oth"}}})
+
+    code, lines, err = here.clean("")
+
+    assert (code, err) == (0, "")
+    assert lines[0] == config
+    assert here.kept == set()
 
 
 @VERSIONS

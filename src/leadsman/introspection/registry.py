@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from leadsman.introspection.pages import DocumentWriter
-from leadsman.introspection.retained import APP, retained_of
+from leadsman.introspection.retained import APP, Retained, retained_of
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
 from leadsman.registration.injection import ContextDependency
@@ -138,10 +138,10 @@ class DeviceRegistry:
             return None
         return registry_entry(self.about.topics, name, device.registrations, others, health=self._health)
 
-    def keeps_others(self, name: str) -> bool:
-        """See the function of this name."""
-        device = self.devices.get(name)
-        return device is not None and keeps_others(device.registrations)
+    def retained(self, name: str) -> Retained | None:
+        """What a device retains; None if there is no such device, and for a side job."""
+        entry = self.entry(name)
+        return None if entry is None else Retained(retained_of(entry), keeps_others(self.devices[name].registrations))
 
     @property
     def others(self) -> list[str]:

@@ -13,11 +13,11 @@ what the earlier registry lists. Topics that it does not list are listed on page
 `FIRST_AHEAD` on, which go first; a start with the same devices has none. What comes while the app runs is listed there,
 too, before it is published. The pages go when the registry has been published.
 
-Discovery alone removes its descriptions while it is on, so they are passed over here.
+Discovery removes the descriptions that it finds, so they are passed over here.
 """
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.introspection.pages import DocumentWriter, around, page_size
@@ -28,9 +28,11 @@ from leadsman.introspection.retained import (
     FORGETTING,
     MOST_PAGES,
     RETAINED,
+    Comparison,
     Listed,
     Page,
-    no_longer,
+    compare,
+    ours,
     retained_of,
 )
 from leadsman.loop.clock import Clock
@@ -225,13 +227,18 @@ class RegistryPublication:
             ):
                 break
             yield PAUSE
-        if not (yield from self._prove(listed, connects)):
+        gone, devices = yield from self._compare(listed)
+        removed = yield from self._ours(gone, connects)
+        if self._link.connects != connects:
             return
         self._kept = None
+        self._others.seen = None
         for topic_filter in (kept.topic_filter, *asked):
             self._link.ignore(topic_filter)
         self._surplus |= {number for number in listed.pages if number > 1}
-        yield from self._compare(listed)
+        self._removals = {topic: _Removal() for topic in removed}
+        if removed:
+            _log(len(removed), devices)
         self._listed = Listed(self._topics.prefix)  # its pages are not needed any more
 
     def _take(self, kept: Kept) -> None:
@@ -250,15 +257,37 @@ class RegistryPublication:
         own = head["app"], head["client_id"]
         return [page for page in self._listed.pages.values() if (page.app, page.client_id) == own]
 
-    def _prove(self, listed: Listed, connects: int) -> Generator[float, None, bool]:
-        """Find out which of the topics outside the prefix are this app's, by what the broker has there. Those that
-        discovery looks after are left to it; one that it has not seen is asked for, since its filter has a wildcard.
-        Returns whether the connection is still the same one."""
-        link, seen = self._link, self._others.seen or set()
-        described = {topic for topic in listed.elsewhere if self._others.is_described(topic)}
-        for topic in described - seen:
-            link.listen(topic, _leave_to_discovery)
-        asked, found = [topic for topic in listed.elsewhere if topic not in described], dict[str, bytes]()
+    def _compare(self, listed: Listed) -> Generator[float, None, tuple[list[str], list[str]]]:
+        """Find the topics that the earlier run listed and nothing wants any more, and the devices that are gone."""
+        head, seen = self._registry.head(), self._others.seen or ()
+        gone, devices = list[str](), list[str]()
+        if (listed.app, listed.client_id) != (head["app"], head["client_id"]):
+            if listed.app is not None:
+                wrote = f"{clean(listed.app)!r} with the client id {clean(listed.client_id or '')!r}"
+                text = "the registry at %s was written by the app %s, so no topic that it lists is removed"
+                logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
+            return gone, devices
+        for number, (name, found) in enumerate(listed.topics(), 1):
+            compared = self._compared(found, (seen, self._others.topics.get(name, ())))
+            gone += compared.gone
+            for device, topic in compared.adopted:
+                self._others.keep(device, (topic,))
+            if name != APP and self._registry.entry(name) is None:
+                devices.append(name)
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        return gone, devices
+
+    def _compared(self, found: Iterable[str], described: Collection[Container[str]] = ()) -> Comparison:
+        return compare(
+            found, self._topics, self._registry.retained, lambda topic: any(topic in each for each in described)
+        )
+
+    def _ours(self, gone: Sequence[str], connects: int) -> Generator[float, None, list[str]]:
+        """Those of the topics that are this app's. What the broker keeps outside the prefix is asked for topic by
+        topic: nothing else shows whose it is. What discovery looks after, it gets, since its filter comes first."""
+        link, found = self._link, dict[str, bytes]()
+        asked = [topic for topic in gone if not topic.startswith(f"{self._topics.prefix}/")]
 
         def keep(received: Received) -> None:
             if received.retain:
@@ -272,52 +301,8 @@ class RegistryPublication:
         unknown = [topic for topic in asked if topic not in link.subscriptions.acknowledged]
         for topic in asked:
             link.ignore(topic)
-        listed.prove(found)
-        self._others.seen = None
         self._others.keep(APP, unknown[:MOST])  # the next start asks again
-        return link.connects == connects
-
-    def _compare(self, listed: Listed) -> Work:
-        """Find what the earlier run listed and this one does not have."""
-        head = self._registry.head()
-        if listed.app is None:
-            return
-        if (listed.app, listed.client_id) != (head["app"], head["client_id"]):
-            wrote = f"{clean(listed.app)!r} with the client id {clean(listed.client_id or '')!r}"
-            text = "the registry at %s was written by the app %s, so no topic that it lists is removed"
-            logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
-            return
-        gone: list[str] = []
-        for number, (name, found) in enumerate(listed.topics(), 1):
-            before = [topic for topic in found if not self._others.is_described(topic)]
-            removed, now = self._removed(name, before)
-            if now is None:
-                gone.append(name)
-            else:
-                self._others.keep(name, (topic for topic in before if topic not in removed and topic not in now))
-            self._removals |= {topic: _Removal() for topic in removed}
-            if number % LIST_SLICE == 0:
-                yield 0.0
-        if self._removals:
-            _log(len(self._removals), gone)
-
-    def _removed(self, name: str, before: Collection[str]) -> tuple[list[str], list[str] | None]:
-        """The topics that a device no longer has, and those that it has; None if there is no such device."""
-        before = [topic for topic in before if not self._is_of_another(topic, name)]
-        if name == APP:
-            now: list[str] | None = self._registry.others
-            return no_longer(before, now, None), now
-        entry = self._registry.entry(name)
-        now = None if entry is None else retained_of(entry)
-        kept = now is not None and self._registry.keeps_others(name)
-        return no_longer(before, now, self._topics.below(name) if kept else None), now
-
-    def _is_of_another(self, topic: str, name: str) -> bool:
-        """Whether a topic is one of another device that there is."""
-        if not topic.startswith(f"{self._topics.prefix}/"):
-            return False
-        owner = self._topics.device_of(topic)
-        return owner != name and self._registry.entry(owner) is not None
+        return ours(gone, self._topics.prefix, found)
 
     def _remove(self, connects: int) -> Work:
         """Publish an empty retained message to each topic, and wait until the broker has them. What describes a device
@@ -349,13 +334,6 @@ class RegistryPublication:
             about = log_fields("topics left", topics=len(left))
             logger.warning(text, count_noun(len(left), "retained topic"), shown, clean(left[0]), extra=about)
 
-    def _has_returned(self, topic: str) -> bool:
-        """Whether a topic that was to be removed belongs to a device that has come since, or describes one."""
-        if not topic.startswith(f"{self._topics.prefix}/"):
-            return self._others.is_described(topic)
-        owner = self._topics.device_of(topic)
-        return self._registry.entry(owner) is not None and not self._removed(owner, [topic])[0]
-
     def _empty(self, topics: Collection[str], connects: int) -> Generator[float, None, bool]:
         """Publish an empty retained message to each of the topics, but for those of a device that was found meanwhile.
         Returns whether the connection is still the same one."""
@@ -366,7 +344,7 @@ class RegistryPublication:
             yield from room(link, self._clock, PATIENCE)
             if link.connects != connects:
                 return False
-            if self._has_returned(topic):
+            if not self._compared((topic,)).gone:
                 del self._removals[topic]
             elif topic not in link.outbox:
                 link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic], once=True))
@@ -383,10 +361,6 @@ def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bo
             return False
         yield PAUSE
     return True
-
-
-def _leave_to_discovery(received: Received) -> None:
-    """Discovery listens to this message with its own filter, which comes before this one."""
 
 
 def _waiting(removals: Mapping[str, _Removal]) -> list[str]:

@@ -9,11 +9,11 @@ is below the prefix of the app and means nothing to a running one; or if what th
 discovery that names this app. Pure.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.topics import RESERVED, is_topic
+from leadsman.mqtt.topics import RESERVED, Topics, is_topic
 from leadsman.text.identifiers import identifier
 
 APP = ""
@@ -81,8 +81,7 @@ class Listed:
         self.pages: dict[int, Page] = {}
         """The pages by number; those behind the last one, from a run with more devices, are included."""
         self.elsewhere: dict[str, None] = {}
-        """The topics outside the prefix that the pages list; `prove` finds which of them are the app's."""
-        self._proven: set[str] = set()
+        """The topics outside the prefix that the pages list."""
         self._prefix = prefix
         self._registry = f"{prefix}/registry"
 
@@ -129,20 +128,16 @@ class Listed:
             app, client_id, last = (page.get(word) for word in ("app", "client_id", "pages"))
             self.pages[number] = Page(app, client_id, last, topics, payload)
 
-    def prove(self, documents: Mapping[str, bytes]) -> None:
-        """List the topics outside the prefix at which the broker keeps a description that names this app; `documents`
-        has the payloads, by topic. Until then none of these is listed."""
-        self._proven.update(
-            topic for topic in self.elsewhere if is_configuration_of(self._prefix, documents.get(topic, b""))
-        )
-
     def topics(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The retained topics of each device; those of the app by `APP`. A page that another app or client id wrote
-        than the first one is passed over."""
+        """The retained topics of each device that may be the app's; those of the app by `APP`. A page that another app
+        or client id wrote than the first one is passed over."""
         for page in self.pages.values():
             if (page.app, page.client_id) == (self.app, self.client_id):
-                for name, topics in page.topics.items():
-                    yield name, tuple(each for each in topics if each not in self.elsewhere or each in self._proven)
+                yield from page.topics.items()
+
+    def topic_of(self, page: int) -> str:
+        """The topic of a page."""
+        return self._registry if page == 1 else f"{self._registry}/{page}"
 
     def _of_first_page(self, field: str) -> str | None:
         """A field of the first page. A first start that was interrupted left only pages of what it was about to
@@ -178,21 +173,65 @@ def retained_of(entry: object) -> list[str]:
     return _topics([topics.get(word) for word in RETAINED if word in words]) + _topics(entry.get("others"))
 
 
-def no_longer(before: Collection[str], now: Collection[str] | None, below: str | None) -> list[str]:
-    """The retained topics that a device no longer has.
+class Retained(NamedTuple):
+    """What a device retains now."""
+
+    topics: Collection[str]
+    adds: bool
+    """Whether it may publish again at any time to topics below it that leadsman cannot list before."""
+
+
+class Comparison(NamedTuple):
+    """What is listed, and is not wanted."""
+
+    gone: list[str]
+    """The topics that nothing wants any more. They are removed if they are `ours`."""
+    adopted: list[tuple[str, str]]
+    """The devices and topics that stay listed, since the device may publish there again."""
+
+
+def compare(
+    listed: Iterable[str], topics: Topics, wanted: Callable[[str], Retained | None], described: Callable[[str], bool]
+) -> Comparison:
+    """Find which of the listed topics nothing wants any more. It does not matter for which device they are listed.
 
     Args:
-        before: its topics in an earlier run.
-        now: its topics now; None if there is no such device any more.
-        below: what its topics begin with, ``{prefix}/{device}/``, if the device may publish again at any time to topics
-            there that leadsman cannot list before: these are kept. None for other devices, and for the topics of the
-            app, which has no handlers.
+        listed: retained topics that the registry at the broker lists.
+        topics: the topics of the app.
+        wanted: what a device of this name retains; None if there is none.
+        described: whether something looks after a topic outside the prefix.
     """
-    gone = [each for each in dict.fromkeys(before) if now is None or each not in now]
-    if now is None or below is None:
-        return gone
-    own = {f"{below}{word}" for word in RETAINED}
-    return [each for each in gone if each in own or not each.startswith(below)]
+    found, known = Comparison([], []), dict[str, Retained | None]()
+    for topic in dict.fromkeys(listed):
+        if not topic.startswith(f"{topics.prefix}/"):
+            if not described(topic):
+                found.gone.append(topic)
+            continue
+        owner = topics.device_of(topic)
+        if owner not in known:
+            known[owner] = wanted(owner)
+        now = known[owner]
+        if now is None or (topic not in now.topics and not (now.adds and _may_add(topics, owner, topic))):
+            found.gone.append(topic)
+        elif topic not in now.topics:
+            found.adopted.append((owner, topic))
+    return found
+
+
+def _may_add(topics: Topics, device: str, topic: str) -> bool:
+    """Whether a handler of a device may publish to a topic. Those of the root device have one level."""
+    further = topic.removeprefix(topics.below(device))
+    return further != topic and further not in RETAINED and not (device == topics.root and "/" in further)
+
+
+def ours(found: Iterable[str], prefix: str, documents: Mapping[str, bytes]) -> list[str]:
+    """Those of some topics that may be removed: what is below the prefix, and where the broker keeps a description that
+    names this app. `documents` has what it keeps, by topic."""
+    return [
+        topic
+        for topic in found
+        if topic.startswith(f"{prefix}/") or is_configuration_of(prefix, documents.get(topic, b""))
+    ]
 
 
 def _topics(value: object) -> list[str]:

@@ -121,10 +121,11 @@ class Topics:
         return f"{self.prefix}/" if device == self.root else f"{self.prefix}/{device}/"
 
     def device_of(self, topic: str) -> str:
-        """The device of a topic such as ``{prefix}/{device}/set``. No device has the name of a reserved level, so a
-        topic such as ``{prefix}/set`` is of the root device, if there is one."""
-        level = topic[len(self.prefix) + 1 :].split("/", 1)[0]
-        return self.root if self.root is not None and level in RESERVED else level
+        """The device of a topic such as ``{prefix}/{device}/set``. No device has the name of a reserved level, so
+        topics such as ``{prefix}/set`` and ``{prefix}/set/result`` are of the root device, if there is one, and so is
+        each of a single level."""
+        level, *more = topic[len(self.prefix) + 1 :].split("/", 1)
+        return self.root if self.root is not None and (level in RESERVED or not more) else level
 
     def of_node(self, node: str) -> str:
         """The topic of the document of a node; ``+`` for all nodes."""

@@ -5,9 +5,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman import App, Context
+from leadsman.introspection.registry import About, DeviceRegistry, declared
 from leadsman.introspection.retained import RETAINED, Listed, retained_of
 from leadsman.mqtt.topics import Topics
-from leadsman.tools.cli.commands.clean import Remaining, everything, left_behind
+from leadsman.tools.cli.commands.clean import left_behind
 
 TOPICS = Topics("house")
 HEAD = {"app": "house", "client_id": "house"}
@@ -27,7 +29,6 @@ def listed(*pages):
     found = Listed("house")
     for number, page in enumerate(pages, 1):
         found.add("house/registry" if number == 1 else f"house/registry/{number}", json.dumps(page).encode())
-    found.prove(dict.fromkeys(found.elsewhere, b'{"o":{"name":"leadsman house"}}'))
     return found
 
 
@@ -47,26 +48,35 @@ def of(name):
     return [f"house/{name}/{word}" for word in RETAINED]
 
 
-def registered(names):
-    """Devices whose handlers ask for their `Context`."""
-    return Remaining({name: of(name) for name in names}, set(names))
+async def read(): ...
+
+
+async def publish(context: Context): ...
+
+
+def registered(names, *, asking=None, others=None):
+    """Devices, those that are `asking` with handlers that ask for their `Context`; all of them if that is None."""
+    app = App("house")
+    for name in names:
+        app.add_telemetry(name, publish if asking is None or name in asking else read, interval=60)
+    about = About("house", "1", "1", TOPICS, "house")
+    return DeviceRegistry(about, declared(app.telemetries, {}, {}), others or {}, health=True)
+
+
+def removal(former, now):
+    """What is removed where the broker keeps descriptions that name this app."""
+    return left_behind(former, TOPICS, dict.fromkeys(former.elsewhere, b'{"o":{"name":"leadsman house"}}'), now)
 
 
 def test_a_device_that_publishes_nothing_else_any_more_loses_its_further_topics():
-    former = registry({name: entry(name, ["house/{}/map", "ha/{}/config"]) for name in "ab"})
-    now = Remaining({name: [*of(name), f"ha/{name}/config"] for name in "ab"}, {"b"})
+    former = registry({name: entry(name, ["house/{}/map", "ha/device/house/{}/config"]) for name in "ab"})
 
-    found = left_behind(former, TOPICS, now)
-
-    assert found[:4] == (("house/a/map",), (), (), ())
+    assert removal(former, registered("ab", asking="b")).listed == ("house/a/map",)
 
 
-def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_waits_for_the_next_start():
-    found = left_behind(
-        registry({name: entry(name) for name in "abc"}, ["house/old/state", "ha/device/house/app/config"]),
-        TOPICS,
-        Remaining({"a": of("a"), "c": of("c")}, {"a", "c"}),
-    )
+def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_not():
+    former = registry({name: entry(name) for name in "abc"}, ["house/old/state", "ha/device/house/app/config"])
+    found = removal(former, registered("ac"))
 
     assert sorted(found.topics) == sorted([*of("b"), "house/old/state"])
     assert found.devices == ("b",)
@@ -75,13 +85,13 @@ def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_waits_
 
 def test_what_a_device_took_over_from_one_that_is_gone_stays():
     former = registry({"old": entry("old", ["ha/device/house/old/config"])})
-    found = left_behind(former, TOPICS, Remaining({"new": [*of("new"), "ha/device/house/old/config"]}, ()))
+    found = removal(former, registered(["new"], others={"new": ["ha/device/house/old/config"]}))
 
-    assert set(found.topics) == set(of("old"))
+    assert {*found.listed} == {*of("old")}
 
 
 def test_everything_goes_with_the_registry_last():
-    found = everything(registry({name: entry(name) for name in "abc"}, ["ha/device/house/app/config"]), TOPICS)
+    found = removal(registry({name: entry(name) for name in "abc"}, ["ha/device/house/app/config"]), None)
 
     assert set(found.topics) == {*of("a"), *of("b"), *of("c"), "house/status"}
     assert found.elsewhere == ("ha/device/house/app/config",)
@@ -98,7 +108,7 @@ OTHERS = st.lists(
 def test_only_what_the_registry_lists_is_removed_and_nothing_of_a_device_that_is_there(before, now, others, apps):
     devices = {name: entry(name, others) for name in before}
     apps = [each.format("old") for each in apps]
-    found = left_behind(registry(devices, apps), TOPICS, registered(now))
+    found = removal(registry(devices, apps), registered(now))
 
     all_listed = {topic for each in devices.values() for topic in retained_of(each)} | set(apps)
     gone = [*found.elsewhere, *found.topics]
@@ -115,6 +125,6 @@ def test_only_what_the_registry_lists_is_removed_and_nothing_of_a_device_that_is
 @given(NAMES, OTHERS)
 def test_nothing_changes_if_every_device_is_there(names, others):
     devices = {name: entry(name, others) for name in names}
-    found = left_behind(registry(devices), TOPICS, registered(names))
+    found = removal(registry(devices), registered(names))
 
-    assert (found.topics, found.elsewhere, found.devices, found.pages) == ((), (), (), ())
+    assert (found.listed, found.devices) == ((), ())

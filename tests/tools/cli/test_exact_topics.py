@@ -7,7 +7,7 @@ import pytest
 
 from leadsman import App, Received
 from leadsman.testing import Harness, Scripted
-from leadsman_rigs.stage import URL
+from leadsman_rigs.stage import URL, run_for
 
 ASKING = ("--prefix", "house", "--mqtt", URL)
 
@@ -52,6 +52,21 @@ def test_clean_removes_all_that_an_app_left(stage, broker, house):
     assert (found.code, found.err) == (0, "")
     assert broker.kept.keys() == another.keys()
     assert found.lines[-1].endswith("of 2 devices removed")
+
+
+def test_clean_says_once_that_it_removed_the_topics_of_the_last_device(stage, broker, house, capsys):
+    stage.keep(house[2])
+    none, found = App("house", discovery="homeassistant"), []
+    for _ in range(2):
+        assert run_for(none, "clean", "--mqtt", URL) == 0
+        found.append(capsys.readouterr().out.splitlines())
+
+    config = "homeassistant/device/house/{}/config".format
+    assert broker.kept.keys() == {"house/status", "house/registry", config("leadsman_app")}
+    assert [line for line in found[0] if line.endswith("removed")] == [found[0][-1]]
+    assert {config("a"), config("b"), "house/a/state"} < {*found[0]}
+    assert [line for line in found[1] if line.endswith("removed")] == []
+    assert found[1][-1].endswith("emptied, in case the broker hides what it keeps")
 
 
 def test_clean_says_which_topics_are_still_there_although_the_broker_acknowledged_their_removal(stage, broker, house):

@@ -5,14 +5,14 @@ import argparse
 import asyncio
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
-from leadsman.introspection.registry import declared, keeps_others, registry_entry
-from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
-from leadsman.mqtt.answers import Json, object_in
+from leadsman.introspection.registry import About, DeviceRegistry, declared
+from leadsman.introspection.retained import APP, FORGETTING, Listed, compare, ours, retained_of
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker, Brokers
 from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
 from leadsman.mqtt.message import Message
@@ -56,28 +56,15 @@ def run(options: argparse.Namespace) -> None:
     options.topic_prefix = options.prefix
     app = load_app(options)
     plan = app.plan(os.environ)
-    convention, described = described_by(plan), describe_topics(plan)
-    health = convention is not None and convention.has_health
-    shared = (plan.standby is not None or plan.cluster is not None) and plan.keep_state
-    retained, may_add = {}, set()
-    for name, device in declared(app.telemetries, app.sources, app.commands).items():
-        others = [*described.get(name, ()), *([app.topics.of(name, WORD)] if shared else [])]
-        entry = registry_entry(app.topics, name, device.registrations, others, health=health)
-        if entry is not None:
-            retained[name] = retained_of(entry)
-        if keeps_others(device.registrations):
-            may_add.add(name)
-    now = Remaining(retained, may_add)
+    devices = declared(app.telemetries, app.sources, app.commands)
+    others = {APP if name is None else name: [*topics] for name, topics in describe_topics(plan).items()}
+    if (plan.standby is not None or plan.cluster is not None) and plan.keep_state:
+        for name in devices:
+            others.setdefault(name, []).append(app.topics.of(name, WORD))
+    convention = described_by(plan)
+    about = About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
+    now = DeviceRegistry(about, devices, others, health=convention is not None and convention.has_health)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
-
-
-class Remaining(NamedTuple):
-    """The devices that an app has now."""
-
-    retained: Mapping[str, list[str]]
-    """The retained topics of each. What a device retains elsewhere than below the prefix is left to the app."""
-    may_add: Collection[str]
-    """Those that may publish to further topics below them, which are left to the app, too; see `keeps_others`."""
 
 
 class Removal(NamedTuple):
@@ -85,15 +72,15 @@ class Removal(NamedTuple):
 
     topics: tuple[str, ...]
     """Retained topics below the prefix of the app, in the order in which they are removed."""
-    elsewhere: tuple[str, ...]
-    """Other retained topics, such as what describes the devices to Home Assistant. They are removed first."""
-    devices: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+    """Other retained topics, which describe the devices to Home Assistant. They are removed first."""
+    devices: tuple[str, ...] = ()
     """The devices that are gone."""
     pages: tuple[str, ...] = ()
     """The pages of the registry, if it goes, too. They follow the topics, so that an interrupted removal can be
     repeated."""
-    seen: frozenset[str] = frozenset()
-    """The topics of which it was seen that the broker keeps them."""
+    hidden: frozenset[str] = frozenset()
+    """The topics of which nobody knows whether the broker keeps them, since it does not show them."""
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -101,54 +88,41 @@ class Removal(NamedTuple):
         return (*self.elsewhere, *self.topics, *self.pages)
 
 
-def everything(listed: Listed, topics: Topics) -> Removal:
-    """All that an app retains, and its registry."""
-    found = dict(listed.topics())
-    kept = dict.fromkeys(topic for each in listed.topics() for topic in each[1])
-    pages = (_page(topics, number) for number in sorted(listed.pages, reverse=True))
-    devices = (name for name in found if name != APP)
-    return _removal((*kept, topics.status), topics, devices)._replace(pages=tuple(pages))
-
-
-def left_behind(listed: Listed, topics: Topics, now: Remaining) -> Removal:
-    """What an app no longer has. Its registry stays as it is: the next start of the app writes it.
+def left_behind(listed: Listed, topics: Topics, documents: Mapping[str, bytes], now: DeviceRegistry | None) -> Removal:
+    """What an app no longer wants of what its registry lists.
 
     Args:
         listed: its registry.
         topics: its topics.
-        now: its devices. A topic that one of them has is not removed for another.
+        documents: what the broker keeps outside the prefix, by topic.
+        now: its devices. What describes a device that is there, or the app, is left to the app: its next start may have
+            discovery. None if nothing is wanted: then the status and the registry go, too.
     """
-    below = f"{topics.prefix}/"
-    gone: dict[str, None] = {}
-    taken = {topic for each in now.retained.values() for topic in each}
-    devices: dict[str, None] = {}
-    for name, before in listed.topics():
-        elsewhere = [topic for topic in before if not topic.startswith(below)]
-        if name == APP:
-            found = no_longer(before, elsewhere, None)
-        elif name in now.retained:
-            below_it = topics.below(name) if name in now.may_add else None
-            found = no_longer(before, [*now.retained[name], *elsewhere], below_it)
-        else:
-            found = no_longer(before, None, None)
-            devices[name] = None
-        gone |= dict.fromkeys(topic for topic in found if topic not in taken)
-    return _removal(gone, topics, devices)
+    below, every = f"{topics.prefix}/", [*listed.topics()]
+    there = {APP, *now.devices} if now is not None else set[str]()
+    described = {topic for name, found in every if name in there for topic in found}
+    if now is not None:
+        described.update(topic for name in now.devices for topic in retained_of(now.entry(name)))
+    gone = compare(
+        (topic for _, found in every for topic in found),
+        topics,
+        _nothing if now is None else now.retained,
+        described.__contains__,
+    ).gone
+    removed = ours(gone if now is not None else (*gone, topics.status), topics.prefix, documents)
+    return Removal(
+        tuple(topic for topic in removed if topic.startswith(below)),
+        tuple(topic for topic in removed if not topic.startswith(below)),
+        tuple(dict.fromkeys(name for name, _ in every if name != APP and name not in there)),
+        tuple(map(listed.topic_of, sorted(listed.pages, reverse=True))) if now is None else (),
+    )
 
 
-def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str]) -> Removal:
-    below: list[str] = []
-    elsewhere: list[str] = []
-    for topic in gone:
-        (below if topic.startswith(f"{topics.prefix}/") else elsewhere).append(topic)
-    return Removal(tuple(below), tuple(elsewhere), tuple(devices))
+def _nothing(name: str) -> None:
+    """What a device of an app retains that is no longer used."""
 
 
-def _page(topics: Topics, number: int) -> str:
-    return topics.registry if number == 1 else f"{topics.registry}/{number}"
-
-
-def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool) -> None:
+def clean(brokers: Brokers, topics: Topics, app: str | None, now: DeviceRegistry | None, *, dry_run: bool) -> None:
     """Remove what an app left at each of its brokers, and print each topic.
 
     Args:
@@ -166,83 +140,96 @@ def clean(brokers: Brokers, topics: Topics, app: str | None, now: Remaining | No
     for broker in brokers:
         if len(brokers) > 1:
             print_text(f"{broker}:")
-        outcome = _clean_at(broker, topics, app, now, dry_run=dry_run)
+        outcome = asyncio.run(_clean_at(broker, topics, app, now, dry_run=dry_run))
         complaints += [] if outcome is None else outcome.complaints(broker)
     if complaints:
         raise BrokerError("; ".join(complaints))
 
 
-def _clean_at(
-    broker: Broker, topics: Topics, app: str | None, now: Remaining | None, *, dry_run: bool
+async def _clean_at(
+    broker: Broker, topics: Topics, app: str | None, now: DeviceRegistry | None, *, dry_run: bool
 ) -> "Outcome | None":
     """As `clean`, at one broker. What became of it; None if the broker keeps no registry."""
-    listed, status = asyncio.run(_kept_at(broker, topics))
-    if listed.app is None:
-        print_text(
-            f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known: "
-            "whatever it left stays."
-        )
-        return None
-    if app is not None and listed.app != app:
-        raise LeadsmanError(
-            f"the registry at {topics.registry} was written by the app {cleaned(listed.app)!r}, not by {app!r}; "
-            f"to remove everything that it retains, write: leadsman clean --prefix {topics.prefix} --all"
-        )
-    if not dry_run and status is not None and status.get("state") == "online":
-        raise LeadsmanError(
-            f"the app is online, as {topics.status} shows; stop it first. Its next start removes the topics of "
-            "removed devices"
-        )
-    removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
-    marker = f"{topics.introspect}/response"
-    gone = frozenset(removal.listed)
-    others = (topic for each in listed.topics() for topic in each[1] if topic not in gone)
-    readable = (topics.status, *removal.pages)
-    removal = asyncio.run(only_kept(broker, removal, marker, readable, tuple(islice(others, WITNESSES))))
+    listed, marker = Listed(topics.prefix), f"{topics.introspect}/response"
+    async with SideConnection().at(broker) as side:
+        await _read(side, listed, topics, marker)
+        if listed.app is None:
+            print_text(
+                f"The broker keeps no registry at {topics.registry}, so the retained topics of this app are not known: "
+                "whatever it left stays."
+            )
+            return None
+        if app is not None and listed.app != app:
+            raise LeadsmanError(
+                f"the registry at {topics.registry} was written by the app {cleaned(listed.app)!r}, not by {app!r}; "
+                f"to remove everything that it retains, write: leadsman clean --prefix {topics.prefix} --all"
+            )
+        documents = {topic: message.payload for topic, message in side.kept().items()}
+        status = object_in(documents.get(topics.status, b"")) or {}
+        if not dry_run and status.get("state") == "online":
+            raise LeadsmanError(
+                f"the app is online, as {topics.status} shows; stop it first. Its next start removes the topics of "
+                "removed devices"
+            )
+        removal = await _only_kept(side, left_behind(listed, topics, documents, now), listed, topics, marker)
     if dry_run or not removal.listed:
         outcome = Outcome(removal.listed, {})
     else:
-        outcome = asyncio.run(remove(broker, removal, marker))
+        outcome = await remove(broker, removal, marker)
     for topic in outcome.removed:
         print_text(cleaned(topic))
     for topic, why in outcome.stays.items():
         print_text(f"{cleaned(topic)} {why}")
-    verb = "would be removed" if dry_run else "removed"
     of = f" of {count_noun(len(removal.devices), 'device')}" if removal.devices else ""
-    if outcome.removed:
-        print_text(f"{count_noun(len(outcome.removed), 'retained topic')}{of} {verb}")
-    elif not outcome.stays:
+    hidden, would = removal.hidden.intersection(outcome.removed), "would be " if dry_run else ""
+    if seen := len(outcome.removed) - len(hidden):
+        print_text(f"{count_noun(seen, 'retained topic')}{of} {would}removed")
+    if hidden:
+        print_text(f"{count_noun(len(hidden), 'topic')}{of} {would}emptied, in case the broker hides what it keeps")
+    if not removal.listed:
         print_text("Nothing to remove.")
     return outcome
 
 
-async def _kept_at(broker: Broker, topics: Topics) -> tuple[Listed, Json | None]:
-    """What the broker keeps of an app: its registry, with the proofs of what it lists outside the prefix, and its
-    status. All of it is asked for topic by topic: filters with wildcards bring nothing at some brokers, and all that
-    others keep at others.
+async def _read(side: SideConnection, listed: Listed, topics: Topics, marker: str) -> None:
+    """Read what the broker keeps of an app: its status, its registry, and what that lists outside the prefix. All of it
+    is asked for topic by topic: filters with wildcards bring nothing at some brokers, and all that others keep at
+    others.
 
     Raises:
         BrokerError: the broker cannot be reached; or it refuses the registry, or the status.
     """
-    listed, marker = Listed(topics.prefix), f"{topics.introspect}/response"
-    async with SideConnection().at(broker) as side:
-        for refusal in (await side.read((topics.registry, f"{topics.registry}/#", topics.status), marker)).values():
-            raise refusal
-        asked: list[str] = []
-        while True:
-            for topic, message in side.kept().items():
-                listed.add(topic, message.payload)
-            missing = listed.not_asked(asked)
-            if not missing:
-                break
-            asked += missing
-            await side.read(missing, marker)
-        refused = await side.read(tuple(listed.elsewhere), marker)
-        kept = side.kept()
-    for topic, error in refused.items():
+    for refusal in (await side.read((topics.registry, f"{topics.registry}/#", topics.status), marker)).values():
+        raise refusal
+    asked: list[str] = []
+    while True:
+        for topic, message in side.kept().items():
+            listed.add(topic, message.payload)
+        missing = listed.not_asked(asked)
+        if not missing:
+            break
+        asked += missing
+        await side.read(missing, marker)
+    for topic, error in (await side.read(tuple(listed.elsewhere), marker)).items():
         print_text(f"not removed, since its owner is not known: {cleaned(topic)}: {cleaned(str(error))}")
-    listed.prove({topic: kept[topic].payload for topic in listed.elsewhere if topic in kept})
-    return listed, object_in(kept[topics.status].payload) if topics.status in kept else None
+
+
+async def _only_kept(side: SideConnection, removal: Removal, listed: Listed, topics: Topics, marker: str) -> Removal:
+    """What the broker keeps of a removal. If it shows no topic of a device, its access list may hide them from the user
+    of the app, who may read the status and the registry: then all of them are tried."""
+    gone, below = frozenset(removal.listed), f"{topics.prefix}/"
+    others = (topic for _, found in listed.topics() for topic in found if topic.startswith(below) and topic not in gone)
+    witnesses = (*removal.topics, *islice(others, WITNESSES))
+    refused = (await side.read((*removal.elsewhere, *witnesses), marker)).keys() - {topics.status}
+    kept = side.kept().keys()
+    hides = not any(topic in kept for topic in witnesses if topic != topics.status)
+    hidden = frozenset(topic for topic in removal.topics if topic not in kept and (hides or topic in refused))
+    hidden -= {topics.status}
+
+    def there(found: Iterable[str]) -> tuple[str, ...]:
+        return tuple(topic for topic in found if topic in kept or topic in hidden)
+
+    return Removal(there(removal.topics), there(removal.elsewhere), removal.devices, there(removal.pages), hidden)
 
 
 class Outcome(NamedTuple):
@@ -264,35 +251,6 @@ class Outcome(NamedTuple):
         return [f"{broker} keeps {count_noun(len(self.stays), 'retained topic')}, as said above"] if self.stays else []
 
 
-async def only_kept(
-    broker: Broker, removal: Removal, marker: str, readable: Collection[str], others: Sequence[str]
-) -> Removal:
-    """What the broker keeps of a removal. If it shows nothing but what is `readable` for everybody who may use the app,
-    of the `others` neither, its access list may hide the rest, so all of it is tried.
-
-    Args:
-        broker: where it is.
-        removal: what may be there.
-        marker: see `SideConnection.read`.
-        readable: the topics that the access list of an app allows it to read.
-        others: topics of the app that are not removed.
-
-    Raises:
-        BrokerError: the broker cannot be reached.
-    """
-    async with SideConnection().at(broker) as connection:
-        refused = await connection.read((*removal.listed, *others), marker)
-        kept = connection.kept().keys()
-    if not any(topic in kept for topic in (*removal.listed, *others) if topic not in readable):
-        refused = dict.fromkeys(removal.listed, SubscriptionRefused("it may not be read"))
-
-    def there(topics: Iterable[str]) -> tuple[str, ...]:
-        return tuple(topic for topic in topics if topic in kept or (topic in refused and topic not in readable))
-
-    seen = frozenset(kept).intersection(removal.listed)
-    return Removal(there(removal.topics), there(removal.elsewhere), removal.devices, there(removal.pages), seen)
-
-
 async def remove(broker: Broker, removal: Removal, marker: str) -> Outcome:
     """Remove topics from a broker, whatever becomes of the others, and look what it still keeps. The registry follows
     if nothing stays.
@@ -305,19 +263,16 @@ async def remove(broker: Broker, removal: Removal, marker: str) -> Outcome:
     Raises:
         BrokerError: the broker cannot be reached, or does not answer.
     """
-    gone = (*removal.elsewhere, *removal.topics)
-    refused = await _publish(broker, [Message(topic, b"", retain=True) for topic in removal.elsewhere], marker)
+    refused = await _empty(broker, removal.elsewhere, marker)
     if removal.elsewhere and removal.topics:
         await asyncio.sleep(FORGETTING)
-    refused |= await _publish(broker, [Message(topic, b"", retain=True) for topic in removal.topics], marker)
-    stays = await _stays(broker, removal, gone, refused, marker)
+    refused |= await _empty(broker, removal.topics, marker)
+    stays = await _stays(broker, removal, (*removal.elsewhere, *removal.topics), refused, marker)
     if stays:
-        return Outcome(
-            tuple(topic for topic in gone if topic not in stays),
-            stays | dict.fromkeys(removal.pages, "stays, since it lists the others"),
-        )
-    refused = await _publish(broker, [Message(topic, b"", retain=True) for topic in removal.pages], marker)
-    stays = await _stays(broker, removal, removal.pages, refused, marker)
+        stays |= dict.fromkeys(removal.pages, "stays, since it lists the others")
+    else:
+        refused = await _empty(broker, removal.pages, marker)
+        stays = await _stays(broker, removal, removal.pages, refused, marker)
     return Outcome(tuple(topic for topic in removal.listed if topic not in stays), stays)
 
 
@@ -326,25 +281,25 @@ async def _stays(
 ) -> dict[str, str]:
     """Those of some topics that the broker still keeps, and those that it refuses and hides, each with the reason."""
     left = await _still_kept(broker, topics, marker)
-    if any(topic not in refused for topic in left):
+    if left - refused.keys():
         await asyncio.sleep(LATE)  # some work on what they have acknowledged
         left = await _still_kept(broker, topics, marker)
-    hidden = refused.keys() - removal.seen
-    return {
-        topic: f"stays: {refused[topic]}" if topic in refused else STILL_THERE
-        for topic in topics
-        if topic in left or topic in hidden
-    }
+    left |= refused.keys() & removal.hidden
+    return {topic: f"stays: {refused[topic]}" if topic in refused else STILL_THERE for topic in topics if topic in left}
 
 
-async def _still_kept(broker: Broker, topics: Sequence[str], marker: str) -> list[str]:
+async def _still_kept(broker: Broker, topics: Sequence[str], marker: str) -> set[str]:
     """Those of some topics at which the broker keeps a message, as far as it shows them."""
     if not topics:
-        return []
-    async with SideConnection().at(broker) as connection:
-        await connection.read(topics, marker)
-        kept = connection.kept()
-    return [topic for topic in topics if topic in kept]
+        return set()
+    async with SideConnection().at(broker) as side:
+        await side.read(topics, marker)
+        return side.kept().keys() & {*topics}
+
+
+async def _empty(broker: Broker, topics: Iterable[str], marker: str) -> dict[str, str]:
+    """Publish an empty retained message to each topic; see `_publish`."""
+    return await _publish(broker, [Message(topic, b"", retain=True) for topic in topics], marker)
 
 
 async def _publish(broker: Broker, messages: Sequence[Message], marker: str) -> dict[str, str]:

@@ -86,8 +86,7 @@ def _forget(options: argparse.Namespace) -> int:
     base, number = f"{app}/nodes/{node.node}", 0
     for broker in brokers:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
-        removal = Removal(topics, (), (), (), frozenset(topics))
-        outcome = asyncio.run(remove(broker, removal, f"{base}/introspect/response"))
+        outcome = asyncio.run(remove(broker, Removal(topics), f"{base}/introspect/response"))
         for topic, why in outcome.stays.items():
             print_text(f"{clean(topic)} {why}")
         if complaints := outcome.complaints(broker):
