@@ -63,8 +63,20 @@ def test_a_broken_store_is_kept_aside_and_told(harness, state, caplog, content):
     running.run(0.5)
 
     assert running.states("d") == [{"n": 1}]
-    assert (state / "d.broken").read_bytes() == content
-    assert "broken" in caplog.text
+    (aside,) = state.glob("d.json.bad-*")
+    assert aside.read_bytes() == content
+    assert f"it is kept as {aside.name}, and the store starts empty" in caplog.text
+
+
+def test_three_broken_stores_of_a_device_are_kept(harness, state):
+    state.mkdir()
+    for number in range(5):
+        (state / "d.json").write_text(f"broken {number}")
+        running = harness(counter(App("app")))
+        running.run(0.5)
+        running.stop()
+
+    assert {each.read_text() for each in state.glob("d.json.bad-*")} == {"broken 2", "broken 3", "broken 4"}
 
 
 def test_a_store_that_cannot_be_written_costs_one_line(harness, state, caplog):

@@ -92,7 +92,7 @@ def test_of_a_hundred_processes_killed_while_they_write_none_leaves_a_broken_fil
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["rows"] == pytest.approx(found["last"], abs=100)
-    assert not [name for name in found["files"] if "broken" in name]
+    assert not [name for name in found["files"] if ".bad-" in name]
 
 
 def test_a_disk_without_room_is_reported_once_and_the_store_is_written_again_when_there_is(start_app, state):

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -235,8 +236,9 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
         reason = describe(error)
     kept = ""
     if keep_aside:
-        aside = path.with_suffix(".broken")
-        path.replace(aside)
+        aside = files.name_aside(path, time.time())
+        path.rename(aside)
+        files.prune_aside(path)
         kept = f"it is kept as {aside.name}, and "
     logger.warning(
         "%s is damaged (%s); %sthe store starts empty",

@@ -32,13 +32,13 @@ from leadsman.storage.database import (
     Work,
     blame,
     check_structure,
-    delete,
     free_bytes,
     is_damage,
     is_full,
     reading,
     transact,
 )
+from leadsman.storage.files import delete
 from leadsman.text import log_fields
 
 NAME = "outbox.db"

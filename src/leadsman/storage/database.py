@@ -22,9 +22,6 @@ from leadsman.text import describe
 
 APPLICATION = 0x6C64_736D
 """``PRAGMA application_id``, "ldsm": the database of another program is not taken for one of ours."""
-LOG, SHARED = "-wal", "-shm"
-BESIDE = ("", LOG, SHARED, "-journal")
-"""Suffixes of the files of a database."""
 MOST_STEPS = 1_000_000
 """Instructions of SQLite's machine that reading a schema may take. Ours take some hundreds."""
 MOST_NUMBER = 1 << 62
@@ -46,9 +43,9 @@ _DAMAGE = frozenset(
 )
 """Primary result codes (https://sqlite.org/rescode.html) that blame the file."""
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-_OTHER = "is the database of another program, or has an older layout than 1"
 
-_Object = tuple[object, object, object, object]
+Object = tuple[object, object, object, object]
+"""Type, name, name of the table and statement, as a schema has them."""
 
 # What an error means.
 
@@ -126,9 +123,9 @@ class Layout(NamedTuple):
         """The newest layout, which this version writes."""
         return 1 + len(self.migrations)
 
-    def statements(self, number: int) -> tuple[str, ...]:
-        """The statements that make the layout with this number."""
-        return (*self.tables, *chain.from_iterable(self.migrations[: number - 1]))
+    def objects(self, number: int) -> frozenset[Object]:
+        """The schema of the layout with this number."""
+        return _made_by((*self.tables, *chain.from_iterable(self.migrations[: number - 1])))
 
 
 def check(database: sqlite3.Connection, layout: Layout) -> int:
@@ -148,16 +145,16 @@ def check(database: sqlite3.Connection, layout: Layout) -> int:
             f"it was written by a newer version of leadsman (layout {number}, this one knows {layout.number}); "
             "install that version again, or move the file away"
         )
-    is_ours = application == APPLICATION and number > 0
-    try:
-        has_tables = admit(database, layout, number if is_ours else layout.number)
-    except Damage as damage:
-        if is_ours:
-            raise
-        raise OtherLayout(f"{_OTHER} ({damage})") from damage
-    if has_tables and not is_ours:
-        raise OtherLayout(f"{_OTHER} (its numbers are {application:#x} and {number})")
-    return number if has_tables else 0
+    found = schema(database, layout.largest)
+    if not found:
+        return 0
+    if application != APPLICATION or number < 1:
+        about = f"its application id is {application:#x}, its layout {number}"
+        raise OtherLayout(f"is the database of another program, or has an older layout than 1 ({about})")
+    strange = sorted(str(name) for _, name, _, _ in found - layout.objects(number))
+    if strange:
+        raise Damage(f"it contains {strange[0]!r}, which leadsman did not make")
+    return number
 
 
 def _number(database: sqlite3.Connection, name: str) -> int:
@@ -219,26 +216,18 @@ def connect(path: Path, wait: float, *, read_only: bool = False) -> sqlite3.Conn
 def is_settled(path: Path) -> bool:
     """Whether its directory cannot be written, and it has no log. SQLite writes even to read, unless such a file is
     opened as immutable."""
-    return not os.access(path.parent, os.W_OK) and not Path(f"{path}{LOG}").exists()
+    return not os.access(path.parent, os.W_OK) and not Path(f"{path}{files.LOG}").exists()
 
 
-def admit(database: sqlite3.Connection, layout: Layout, number: int) -> bool:
-    """Check the schema of a database, and that its counters have numbers left. Values of more than `Layout.largest`
-    bytes are damage from then on.
-
-    Args:
-        database: just connected.
-        layout: what made it; not all of its objects need to be there.
-        number: of its layout.
-
-    Returns:
-        Whether it has any tables yet.
+def schema(database: sqlite3.Connection, largest: int) -> set[Object]:
+    """The objects of a database that was just connected, before anything else is asked of it. Values of more than
+    `largest` bytes are damage from then on.
 
     Raises:
-        Damage: it has something else.
+        Damage: one of its counters has no numbers left.
         sqlite3.Error: it is damaged, or cannot be read just now.
     """
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, layout.largest)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, largest)
     database.set_progress_handler(lambda: 1, MOST_STEPS)
     try:
         database.execute("PRAGMA trusted_schema = OFF")
@@ -249,13 +238,10 @@ def admit(database: sqlite3.Connection, layout: Layout, number: int) -> bool:
                 raise Damage("it has no numbers left")
     finally:
         database.set_progress_handler(None, 0)
-    strange = sorted(str(name) for _, name, _, _ in found - made_by(layout.statements(number)))
-    if strange:
-        raise Damage(f"it contains {strange[0]!r}, which leadsman did not make")
-    return bool(found)
+    return found
 
 
-def _objects(database: sqlite3.Connection) -> list[_Object]:
+def _objects(database: sqlite3.Connection) -> list[Object]:
     found = database.execute(
         "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE NOT (type = 'table' AND name GLOB ?) LIMIT ?",
         (f"{_STATISTICS}[0-9]", _MOST_OBJECTS),
@@ -264,8 +250,7 @@ def _objects(database: sqlite3.Connection) -> list[_Object]:
 
 
 @lru_cache(maxsize=8)
-def made_by(statements: tuple[str, ...]) -> frozenset[_Object]:
-    """The objects that statements make, as a schema has them: type, name, name of the table, statement."""
+def _made_by(statements: tuple[str, ...]) -> frozenset[Object]:
     database = sqlite3.connect(":memory:")
     try:
         for statement in statements:
@@ -311,16 +296,6 @@ def identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def files_of(path: Path) -> list[Path]:
-    """The database, and the files that SQLite has beside it."""
-    return [Path(f"{path}{suffix}") for suffix in BESIDE]
-
-
-def is_strange(path: Path) -> bool:
-    """Whether one of its files is not a regular file."""
-    return any(map(files.is_strange, files_of(path)))
-
-
 def set_strange_aside(path: Path) -> None:
     """Rename those of its files that are not ours, before it is opened: anything but a regular file, and a journal. A
     database of ours has a log instead of one; SQLite would apply a journal, and open the file that it names.
@@ -328,7 +303,7 @@ def set_strange_aside(path: Path) -> None:
     Raises:
         OSError: one cannot be renamed.
     """
-    for each in files_of(path):
+    for each in files.files_of(path):
         files.set_aside(each, always=each.name.endswith("-journal"))
 
 
@@ -338,20 +313,13 @@ def rename(path: Path, name: Path) -> None:
     Raises:
         OSError: it cannot be renamed.
     """
-    Path(f"{path}{SHARED}").unlink(missing_ok=True)
+    Path(f"{path}{files.SHARED}").unlink(missing_ok=True)
     if path.exists():
         path.rename(name)
         files.sync_directory(path.parent)
-    if (log := Path(f"{path}{LOG}")).exists():
-        log.rename(f"{name}{LOG}")
+    if (log := Path(f"{path}{files.LOG}")).exists():
+        log.rename(f"{name}{files.LOG}")
     files.sync_directory(path.parent)
-
-
-def delete(path: Path) -> None:
-    """Delete it with its log, if there is one."""
-    for each in files_of(path):
-        if os.path.lexists(each):  # a file system that cannot be written refuses to delete what is not there
-            each.unlink()
 
 
 def make_private(path: Path) -> None:
@@ -399,7 +367,7 @@ class Database:
 
     def connect(self) -> sqlite3.Connection:
         """Open it, and make it where it is missing."""
-        if not _length(self.path) and _length(Path(f"{self.path}{LOG}")):
+        if not _length(self.path) and _length(Path(f"{self.path}{files.LOG}")):
             raise Damage("its log exists, but the file does not")  # SQLite would delete the log
         make_private(self.path)
         files.sync_directory(self.path.parent)
@@ -414,7 +382,7 @@ class Database:
 
     def look(self) -> tuple[object, object]:
         """The identities that distinguish the file and its log from others with their names."""
-        return identity(self.path), identity(Path(f"{self.path}{LOG}"))
+        return identity(self.path), identity(Path(f"{self.path}{files.LOG}"))
 
     def close(self) -> None:
         """Close it."""
@@ -431,7 +399,7 @@ def reading(path: Path, layout: Layout) -> Iterator[sqlite3.Connection | None]:
     Raises:
         sqlite3.Error: it is damaged, or cannot be read just now.
     """
-    if strange := next((each for each in files_of(path) if files.is_strange(each)), None):  # such as a pipe
+    if strange := next((each for each in files.files_of(path) if files.is_strange(each)), None):  # such as a pipe
         raise Damage(f"{strange} is not a regular file; remove it")
     with contextlib.closing(connect(path, layout.wait, read_only=True)) as database:
         yield database if check(database, layout) else None

@@ -11,10 +11,16 @@ import logging
 import os
 import stat
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from leadsman.text import log_fields
 
+LOG, SHARED = "-wal", "-shm"
+_BESIDE = ("", LOG, SHARED, "-journal")
+"""What SQLite adds to the name of a database: the files that belong to it."""
+MOST_ASIDE = 3
+"""Damaged files that are kept of each: the newest."""
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
 """Some network file systems have no locks."""
 
@@ -47,10 +53,46 @@ def set_aside(path: Path, *, always: bool = False) -> None:
     )
 
 
+def files_of(path: Path) -> list[Path]:
+    """A file, and those that SQLite has beside it if it is a database."""
+    return [Path(f"{path}{suffix}") for suffix in _BESIDE]
+
+
+def delete(path: Path) -> None:
+    """Delete a file with those beside it, if there are any."""
+    for each in files_of(path):
+        if os.path.lexists(each):  # a file system that cannot be written refuses to delete what is not there
+            each.unlink()
+
+
+def name_aside(path: Path, now: float) -> Path:
+    """The name of a file that is damaged, and is put aside at `now`, epoch seconds."""
+    return free_name(f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}")
+
+
+def put_aside(path: Path) -> list[Path]:
+    """The damaged files that were put aside, oldest first."""
+    names = {str(each).removesuffix(LOG).removesuffix(SHARED) for each in path.parent.glob(f"{path.name}.bad-*")}
+    return sorted(map(Path, names), key=_age)
+
+
+def prune_aside(path: Path) -> None:
+    """Delete all damaged files that were put aside but the newest."""
+    with contextlib.suppress(OSError):
+        for name in put_aside(path)[:-MOST_ASIDE]:
+            delete(name)
+
+
+def _age(name: Path) -> tuple[float, str]:
+    with contextlib.suppress(OSError):
+        return name.stat().st_ctime, name.name
+    return 0.0, name.name
+
+
 def free_name(stem: str) -> Path:
     """The first name that begins so and that neither a file has nor a log; of a hundred, the last is taken anyway."""
     names = [stem, *(f"{stem}.{number}" for number in range(1, 100))]
-    free = (name for name in names if not os.path.lexists(name) and not os.path.lexists(f"{name}-wal"))
+    free = (name for name in names if not os.path.lexists(name) and not os.path.lexists(f"{name}{LOG}"))
     return Path(next(free, names[-1]))
 
 

@@ -8,26 +8,21 @@ import contextlib
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from leadsman.storage import files
 from leadsman.storage.database import (
-    LOG,
     MOST_NUMBER,
-    SHARED,
     Damage,
     Layout,
-    admit,
     blame,
     connect,
-    delete,
     is_damage,
-    made_by,
     make_private,
     prepare,
     rename,
+    schema,
     set_strange_aside,
 )
 from leadsman.text import count_noun, log_fields
@@ -46,53 +41,47 @@ class Rows:
     """The rows of one table of a damaged file that can be read, in the order of their numbers.
 
     Args:
-        database: the file; None if nothing can be asked of it.
+        database: the file.
         table: the name.
-        statement: what made the table. If it is another one, its rows are not read.
+        layout: the one that the table must have; else its rows are not read.
     """
 
-    def __init__(self, database: sqlite3.Connection | None, table: str, statement: object) -> None:
+    def __init__(self, database: sqlite3.Connection, table: str, layout: Layout) -> None:
         self.missing: int | None = None
         """How many numbers lie between rows that can be read, where rows cannot; None if there are such at an end, and
         of another table its rows. It is known when all rows were read."""
         self._database = database
         self._table = table
-        self._statement = statement
+        self._layout = layout
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        if self._database is not None:
-            try:
-                if self._is_ours(self._database):
-                    yield from self._all(self._database)
-                else:
-                    self.missing = self._count(self._database)
-            except sqlite3.Error as error:
-                if not is_damage(error):
-                    raise
-                self.missing = None
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name = ? LIMIT 2"
+        try:
+            made = set(self._database.execute(query, (self._table,)))
+            if made and made <= self._layout.objects(self._layout.number):
+                yield from self._all()
+            elif any(str(sql).startswith("CREATE TABLE ") for *_, sql in made):
+                self.missing = self._count()
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            self.missing = None
 
-    def _is_ours(self, database: sqlite3.Connection) -> bool:
-        query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? LIMIT 2"
-        return database.execute(query, (self._table,)).fetchall() == [(self._statement,)]
-
-    def _count(self, database: sqlite3.Connection) -> int | None:
-        """The rows of a table that is not ours; a view, of which no row is asked for, has none."""
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND rootpage > 0"
-        if not database.execute(query, (self._table,)).fetchall():
-            return None
-        database.set_progress_handler(lambda: 1, _MOST_STEPS)
+    def _count(self) -> int:
+        """The rows of a table that is not ours. No value of them is read."""
+        self._database.set_progress_handler(lambda: 1, _MOST_STEPS)
         try:
             query = f"SELECT count(*) FROM (SELECT 1 FROM {self._table} LIMIT {MOST_NUMBER})"
-            found: list[tuple[int]] = database.execute(query).fetchall()
+            found: list[tuple[int]] = self._database.execute(query).fetchall()
             return found[0][0]
         finally:
-            database.set_progress_handler(None, 0)
+            self._database.set_progress_handler(None, 0)
 
-    def _all(self, database: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
+    def _all(self) -> Iterator[tuple[Any, ...]]:
         begin, last, self.missing = 1, 0, 0
         while True:
             try:
-                for found in self._from(database, begin):
+                for found in self._from(begin):
                     last = found[0]
                     yield found[1:]
             except sqlite3.Error as error:
@@ -100,7 +89,7 @@ class Rows:
                     raise
             else:
                 return
-            following = self._readable_after(database, max(last, begin))
+            following = self._readable_after(max(last, begin))
             if following is None:
                 self.missing = None
                 return
@@ -108,13 +97,13 @@ class Rows:
                 self.missing = self.missing + following - last - 1 if last else None
             begin = following
 
-    def _from(self, database: sqlite3.Connection, number: int) -> Iterator[tuple[Any, ...]]:
+    def _from(self, number: int) -> Iterator[tuple[Any, ...]]:
         """The rows from a number on, each behind its number, up to the first one that cannot be read."""
         query = f"SELECT rowid, * FROM {self._table} WHERE rowid >= ? ORDER BY rowid LIMIT ?"
         at_once = _AT_ONCE
         while True:
             try:
-                some = database.execute(query, (number, at_once)).fetchall()
+                some = self._database.execute(query, (number, at_once)).fetchall()
             except sqlite3.Error:
                 if at_once == 1:
                     raise
@@ -128,23 +117,23 @@ class Rows:
                 number = found[0] + 1
                 yield found
 
-    def _readable_after(self, database: sqlite3.Connection, number: int) -> int | None:
+    def _readable_after(self, number: int) -> int | None:
         """The first number above this one from which on rows can be read; None if there is none. A stretch of rows that
         can be read may be missed where more cannot on both sides of it."""
         step = 1
-        while not self._can_read(database, number + step):
+        while not self._can_read(number + step):
             step *= 2
             if number + step > MOST_NUMBER:
                 return None
         bad, good = step // 2, step
         while good - bad > 1:
             middle = (bad + good) // 2
-            bad, good = (bad, middle) if self._can_read(database, number + middle) else (middle, good)
+            bad, good = (bad, middle) if self._can_read(number + middle) else (middle, good)
         return number + good
 
-    def _can_read(self, database: sqlite3.Connection, number: int) -> bool:
+    def _can_read(self, number: int) -> bool:
         try:
-            next(self._from(database, number), None)
+            next(self._from(number), None)
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
@@ -172,32 +161,28 @@ Copy = Callable[[Table, sqlite3.Connection], Salvaged]
 
 
 @contextlib.contextmanager
-def _tables(path: Path, layout: Layout) -> Iterator[Table]:
-    """What can be read of a damaged file."""
-    statements = {name: sql for kind, name, _, sql in made_by(layout.statements(layout.number)) if kind == "table"}
-    if not path.stat().st_size:  # SQLite would delete its log
-        yield lambda table: Rows(None, table, statements[table])
-        return
-    with contextlib.closing(connect(path, layout.wait, read_only=True)) as database:
-        source = database if _answers(database, layout) else None
-        yield lambda table: Rows(source, table, statements[table])
-    log = Path(f"{path}{LOG}")
+def _damaged(path: Path, layout: Layout) -> Iterator[sqlite3.Connection]:
+    """The damaged file, or an empty one if nothing can be asked of it. What somebody put beside our tables is not used
+    for what is asked."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as empty:
+        if not path.stat().st_size:  # SQLite would delete its log
+            yield empty
+            return
+        with contextlib.closing(connect(path, layout.wait, read_only=True)) as database:
+            source = database
+            try:
+                database.execute("PRAGMA cell_size_check = ON").fetchall()
+                database.execute("PRAGMA writable_schema = ON").fetchall()  # else a file that is too short is not read
+                with contextlib.suppress(Damage):
+                    schema(database, layout.largest)
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+                source = empty
+            yield source
+    log = Path(f"{path}{files.LOG}")
     if log.exists() and not log.stat().st_size:  # SQLite made it, to read
         log.unlink()
-
-
-def _answers(database: sqlite3.Connection, layout: Layout) -> bool:
-    """Whether anything can be asked. What somebody put beside our tables is not used for that."""
-    try:
-        database.execute("PRAGMA cell_size_check = ON").fetchall()
-        database.execute("PRAGMA writable_schema = ON").fetchall()  # else a file that is too short is not read
-        with contextlib.suppress(Damage):
-            admit(database, layout, layout.number)
-    except sqlite3.Error as error:
-        if not is_damage(error):
-            raise
-        return False
-    return True
 
 
 def replace(path: Path, layout: Layout, now: float, error: Exception, copy: Copy) -> tuple[str, Salvaged]:
@@ -223,12 +208,12 @@ def replace(path: Path, layout: Layout, now: float, error: Exception, copy: Copy
         with contextlib.closing(connect(new, layout.wait)) as database:
             prepare(database, layout)
             database.execute("PRAGMA synchronous = OFF")  # until the end, for if it fails, the file is thrown away
-            with _tables(path, layout) as tables:
-                saved = copy(tables, database)
+            with _damaged(path, layout) as damaged:
+                saved = copy(lambda table: Rows(damaged, table, layout), database)
             database.execute("PRAGMA synchronous = FULL")
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except BaseException:
-        delete(new)
+        files.delete(new)
         raise
     aside = _exchange(path, new, now)
     logger.warning(
@@ -250,14 +235,11 @@ def replace(path: Path, layout: Layout, now: float, error: Exception, copy: Copy
 # file but a new one, which `settle` puts in place at the next start. If the file is there, a new one is
 # unfinished and is deleted.
 
-MOST_ASIDE = 3
-"""Files put aside that are kept: the newest."""
-
 
 def _new_beside(path: Path) -> Path:
     """An empty file that can take the place of `path`."""
     new = Path(f"{path}.new")
-    delete(new)
+    files.delete(new)
     make_private(new)
     return new
 
@@ -276,12 +258,12 @@ def settle(path: Path, now: float) -> str | None:
     for each in (path, new):
         set_strange_aside(each)
     if path.exists():
-        delete(new)
+        files.delete(new)
         return None
     if not new.exists():
         return None
     _exchange(path, new, now)
-    return next((each.name for each in reversed(_put_aside(path))), None)
+    return next((each.name for each in reversed(files.put_aside(path))), None)
 
 
 def _exchange(path: Path, new: Path, now: float) -> str:
@@ -290,28 +272,9 @@ def _exchange(path: Path, new: Path, now: float) -> str:
     Returns:
         The name of the file put aside.
     """
-    aside = files.free_name(f"{path}.bad-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}")
+    aside = files.name_aside(path, now)
     rename(path, aside)
     new.rename(path)
     files.sync_directory(path.parent)
-    _prune(path)
+    files.prune_aside(path)
     return aside.name
-
-
-def _prune(path: Path) -> None:
-    """Delete all files put aside but the newest."""
-    with contextlib.suppress(OSError):
-        for name in _put_aside(path)[:-MOST_ASIDE]:
-            delete(name)
-
-
-def _put_aside(path: Path) -> list[Path]:
-    """The files put aside, oldest first."""
-    names = {str(each).removesuffix(LOG).removesuffix(SHARED) for each in path.parent.glob(f"{path.name}.bad-*")}
-    return sorted(map(Path, names), key=_age)
-
-
-def _age(name: Path) -> tuple[float, str]:
-    with contextlib.suppress(OSError):
-        return name.stat().st_ctime, name.name
-    return 0.0, name.name
