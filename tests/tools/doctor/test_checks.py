@@ -16,7 +16,6 @@ from leadsman.tools.doctor.facts import (
     Answered,
     BluetoothFacts,
     BrokerFacts,
-    CalendarFacts,
     ConnectFailure,
     DiskFacts,
     Facts,
@@ -62,7 +61,7 @@ FOUND = {"house/b/state": b"", "house/registry": b'{"devices":{"a":{},"b":{}}}'}
 
 def compared(read="by time", lost=(), fault=None, stopped=None):
     search = CalendarSearch("Waste", read, lost, fault)
-    return Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, None, (search,), stopped),))
+    return Facts(SUBJECT, servers=(ServerFacts(CALENDARS, None, (search,), stopped),))
 
 
 def broker(**facts):
@@ -365,13 +364,13 @@ CASES = [
     (Facts(SUBJECT, bluetooth=(BluetoothFacts("", {}, "oh"),)), "Bluetooth", "fail", "oh", "systemctl"),
     (Facts(SUBJECT, bluetooth=(BluetoothFacts("", {}, "oh", "soft"),)), "Bluetooth", "fail", "blocked", "rfkill"),
     (Facts(SUBJECT, bluetooth=(BluetoothFacts("", {}, "oh", "hard"),)), "Bluetooth", "fail", "switched off", "key"),
-    (Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, None),)), "calendars", "ok", "cloud.example", ""),
-    (Facts(SUBJECT, calendars=(CalendarFacts(CALENDARS, "oh"),)), "calendars", "fail", "oh", "password"),
+    (Facts(SUBJECT, servers=(ServerFacts(CALENDARS, None),)), "calendars", "ok", "cloud.example", ""),
+    (Facts(SUBJECT, servers=(ServerFacts(CALENDARS, "oh"),)), "calendars", "fail", "oh", "password"),
     (Facts(SUBJECT, servers=(ServerFacts(SERVER, None),)), "HTTP server", "ok", "inverter.lan answers", ""),
     (Facts(SUBJECT, servers=(ServerFacts(SERVER, "401"),)), "HTTP server", "fail", "401", "in a browser"),
-    (Facts(SUBJECT, buses=(ServerFacts(BUS, None),)), "bus", "ok", "/dev/i2c-1 is there", ""),
-    (Facts(SUBJECT, buses=(ServerFacts(BUS, "no bus; turn it on"),)), "bus", "fail", "no bus", "turn it on"),
-    (Facts(SUBJECT, buses=(ServerFacts(BUS, "oh"),)), "bus", "fail", "oh", "dmesg"),
+    (Facts(SUBJECT, servers=(ServerFacts(BUS, None),)), "bus", "ok", "/dev/i2c-1 is there", ""),
+    (Facts(SUBJECT, servers=(ServerFacts(BUS, "no bus; turn it on"),)), "bus", "fail", "no bus", "turn it on"),
+    (Facts(SUBJECT, servers=(ServerFacts(BUS, "oh"),)), "bus", "fail", "oh", "dmesg"),
     (compared(lost=("Bins", "Glass")), "calendar search", "fail", "2 events, such as 'Bins'", 'search="all"'),
     (compared("whole while small", ("Bins",)), "calendar search", "warn", "1 event, such as 'Bins'", 'search="all"'),
     (compared("whole", ("Bins",)), "calendar search", "ok", "reads it whole", ""),

@@ -43,7 +43,7 @@ def test_a_collector_that_fails_does_not_end_the_others():
 
     assert [*facts.unfinished] == ["machine"]
     assert facts.unfinished["machine"].startswith("ValueError: ")  # each Python has words of its own for it
-    assert [each.fault for each in facts.calendars] == ["the server refuses"]
+    assert [each.fault for each in facts.servers] == ["the server refuses"]
     assert facts.broker.failure.kind == "address"
 
 
@@ -104,7 +104,7 @@ def test_a_server_that_never_answers_is_a_finding(monkeypatch):
 
     monkeypatch.setattr(examination, "PATIENCE", 0.05)
 
-    (found,) = examined(subject(log_in)).calendars
+    (found,) = examined(subject(log_in)).servers
 
     assert found.fault == "https://cloud.example did not answer within 0.05 s"
 
@@ -126,7 +126,7 @@ def test_calendars_that_were_compared_before_the_server_failed_or_hung_count(mon
     monkeypatch.setattr(examination, "COMPARING", 0.05)
     resources = tuple(Resource("calendars", "https://cloud.example", log_in, each) for each in (fails, hangs))
 
-    found = examined(subject()._replace(resources=resources)).calendars
+    found = examined(subject()._replace(resources=resources)).servers
 
     assert [(each.fault, each.searches) for each in found] == [(None, (search,))] * 2
     assert [each.stopped for each in found] == ["the server refuses", "comparing took longer than 0.05 s"]
@@ -136,7 +136,7 @@ def test_buses_are_opened_and_thermometers_looked_for(tmp_path):
     (tmp_path / "28-000005e2fdc3").mkdir()
     adapters = (OneWire(tmp_path), OneWire(tmp_path / "none"), I2c(tmp_path / "i2c-1"))
 
-    found = examined(subject()._replace(resources=tuple(each.resource for each in adapters))).buses
+    found = examined(subject()._replace(resources=tuple(each.resource for each in adapters))).servers
 
     faults = {each.resource.name: each.fault for each in found}
     assert faults[str(tmp_path)] is None

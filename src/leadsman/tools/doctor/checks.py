@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from leadsman.adapters.adapter import ResourceKind
 from leadsman.introspection.kept_reading import compare
 from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.health import WELL
@@ -17,7 +18,6 @@ from leadsman.tools.doctor.facts import (
     Answered,
     BluetoothFacts,
     BrokerFacts,
-    CalendarFacts,
     ConnectFailure,
     Facts,
     LiveFacts,
@@ -662,24 +662,28 @@ def _bluetooth(radio: BluetoothFacts) -> Result:
 
 def calendars(facts: Facts) -> Iterator[Result]:
     """Whether the calendar servers accept the user."""
-    for each in facts.calendars:
+    for each in _servers(facts, "calendars"):
         yield _reached(each, "accepts the user", "url, username and password")
 
 
 def servers(facts: Facts) -> Iterator[Result]:
     """Whether the servers that are read over HTTP answer, and accept the account."""
-    for each in facts.servers:
+    for each in _servers(facts, "http"):
         yield _reached(each, "answers", "what the error names")
 
 
 def buses(facts: Facts) -> Iterator[Result]:
     """Whether the I²C buses can be opened, and one-wire has a thermometer."""
-    for each in facts.buses:
+    for each in _servers(facts, "i2c", "onewire"):
         fault, _, advice = (each.fault or "").partition("; ")
         yield fail(fault, advice or "look at dmesg") if fault else ok(f"{each.resource.name} is there, and may be used")
 
 
-def _reached(each: CalendarFacts | ServerFacts, well: str, mend: str) -> Result:
+def _servers(facts: Facts, *kinds: ResourceKind) -> list[ServerFacts]:
+    return [each for each in facts.servers if each.resource.kind in kinds]
+
+
+def _reached(each: ServerFacts, well: str, mend: str) -> Result:
     if each.fault is None:
         return ok(f"{each.resource.name} {well}")
     return fail(each.fault, f"open the address in a browser; mend {mend}")
@@ -688,7 +692,7 @@ def _reached(each: CalendarFacts | ServerFacts, well: str, mend: str) -> Result:
 def calendar_searches(facts: Facts) -> Iterator[Result]:
     """Whether a search by time on a calendar server brings all events."""
     advice = 'write CalDav(…, search="all"), which reads each calendar whole'
-    for each in facts.calendars:
+    for each in _servers(facts, "calendars"):
         name, clear = each.resource.name, 0
         for search in each.searches:
             calendar = f"{name}: a search by time of {clean(search.calendar)!r}"

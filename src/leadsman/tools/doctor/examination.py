@@ -28,7 +28,6 @@ from leadsman.text import clean, describe
 from leadsman.tools.doctor.broker import BrokerExamination, ReportProgress
 from leadsman.tools.doctor.facts import (
     BluetoothFacts,
-    CalendarFacts,
     DiskFacts,
     Facts,
     MachineFacts,
@@ -71,9 +70,9 @@ class Examination:
             "machine": self._machine,
             "serial ports": self._serial,
             "Bluetooth": self._bluetooth,
-            "calendars": self._calendars,
-            "servers": self._servers,
-            "buses": self._buses,
+            "calendars": functools.partial(self._servers, "calendars"),
+            "servers": functools.partial(self._servers, "http"),
+            "buses": functools.partial(self._servers, "i2c", "onewire"),
             "broker": self._broker.run,
         }
         tasks = {asyncio.create_task(self._collect(name, call)): name for name, call in collectors.items()}
@@ -118,54 +117,40 @@ class Examination:
         found = await asyncio.gather(*(look_at_radios(name) for name in names))
         self.facts = self.facts._replace(bluetooth=tuple(found))
 
-    async def _calendars(self) -> None:
-        found = await asyncio.gather(*(_calendars_of(each) for each in self._resources("calendars")))
-        self.facts = self.facts._replace(calendars=tuple(found))
-
-    async def _servers(self) -> None:
-        found = await _looked_at(self._resources("http"))
-        self.facts = self.facts._replace(servers=found)
-
-    async def _buses(self) -> None:
-        found = await _looked_at([*self._resources("i2c"), *self._resources("onewire")])
-        self.facts = self.facts._replace(buses=found)
+    async def _servers(self, *kinds: ResourceKind) -> None:
+        asked = [_asked(each, each.log_in) for kind in kinds for each in self._resources(kind) if each.log_in]
+        found = await asyncio.gather(*asked)
+        self.facts = self.facts._replace(servers=(*self.facts.servers, *found))
 
 
-async def _looked_at(resources: list[Resource]) -> tuple[ServerFacts, ...]:
-    asked = [each for each in resources if each.log_in is not None]
-    return tuple(map(ServerFacts, asked, await asyncio.gather(*map(_fault_of, asked))))
+async def _asked(resource: Resource, log_in: Callable[[], Awaitable[object]]) -> ServerFacts:
+    """Log in at a server, and compare the searches of one for calendars. This changes nothing there."""
+    fault = await _fault_of(resource, log_in)
+    if fault is not None or resource.compare is None:
+        return ServerFacts(resource, fault)
+    searches, stopped = list[CalendarSearch](), None
+    try:
+        async with asyncio.timeout(COMPARING), contextlib.aclosing(resource.compare()) as compared:
+            async for each in compared:
+                searches.append(each)
+    except TimeoutError:
+        stopped = f"comparing took longer than {COMPARING:g} s"
+    except Exception as error:  # whatever the adapter's library raises
+        stopped = describe(error)
+    return ServerFacts(resource, None, tuple(searches), stopped)
 
 
-async def _fault_of(resource: Resource) -> str | None:
-    """Log in at a server. Returns why that failed. This changes nothing there."""
+async def _fault_of(resource: Resource, log_in: Callable[[], Awaitable[object]]) -> str | None:
+    """Why logging in failed; None if it did not."""
     try:
         async with asyncio.timeout(PATIENCE):
-            if resource.log_in is not None:
-                await resource.log_in()
+            await log_in()
     except TimeoutError as error:
         named = isinstance(error, LeadsmanError)
         return describe(error) if named else f"{resource.name} did not answer within {PATIENCE:g} s"
-    except Exception as error:  # whatever the adapter's library raises
+    except Exception as error:  # see above
         return describe(error)
     return None
-
-
-async def _calendars_of(resource: Resource) -> CalendarFacts:
-    """Log in at a calendar server, and compare its searches. This changes nothing there."""
-    if (fault := await _fault_of(resource)) is not None:
-        return CalendarFacts(resource, fault)
-    searches, stopped = list[CalendarSearch](), None
-    try:
-        async with asyncio.timeout(COMPARING):
-            if resource.compare is not None:
-                async with contextlib.aclosing(resource.compare()) as compared:
-                    async for each in compared:
-                        searches.append(each)
-    except TimeoutError:
-        stopped = f"comparing took longer than {COMPARING:g} s"
-    except Exception as error:  # see above
-        stopped = describe(error)
-    return CalendarFacts(resource, None, tuple(searches), stopped)
 
 
 _UNSYNCHRONISED = 5

@@ -217,24 +217,16 @@ class BluetoothFacts(NamedTuple):
     """``soft`` or ``hard``, if rfkill blocks the radio."""
 
 
-class CalendarFacts(NamedTuple):
-    """A calendar server."""
-
-    resource: Resource
-    fault: str | None
-    """Why logging in failed."""
-    searches: tuple[CalendarSearch, ...] = ()
-    """The calendars whose searches were compared."""
-    stopped: str | None = None
-    """Why not all were compared; None if they were."""
-
-
 class ServerFacts(NamedTuple):
-    """A server that answers over HTTP, or a bus."""
+    """A server, or a bus."""
 
     resource: Resource
     fault: str | None
     """Why it did not answer, refused the account, or could not be opened; None if all was well."""
+    searches: tuple[CalendarSearch, ...] = ()
+    """The calendars whose searches were compared."""
+    stopped: str | None = None
+    """Why not all were compared; None if they were."""
 
 
 class Facts(NamedTuple):
@@ -245,8 +237,7 @@ class Facts(NamedTuple):
     machine: MachineFacts | None = None
     serial: tuple[SerialFacts, ...] = ()
     bluetooth: tuple[BluetoothFacts, ...] = ()
-    calendars: tuple[CalendarFacts, ...] = ()
     servers: tuple[ServerFacts, ...] = ()
-    buses: tuple[ServerFacts, ...] = ()
+    """Of all kinds, buses included."""
     unfinished: Mapping[str, str] = {}
     """The collectors that did not come to an end, and why."""
