@@ -12,11 +12,10 @@ from leadsman.tools.simulation.drawing import WIDTH, Pen, axis, brief, lanes_of,
 from leadsman.tools.simulation.outcome import (
     FAILED,
     WRITTEN,
-    DeviceRecord,
+    DeviceDay,
     Lost,
     PolicyDay,
     Stage,
-    day_of,
     figures_of,
 )
 from leadsman.tools.simulation.scenario import OUTAGES, plan_of
@@ -36,7 +35,7 @@ def stage(length=DAY, devices=DEVICES, adapters=ADAPTERS):
 
 def outcome(policy, length=DAY, open_from=3000.0):
     failures = tuple(float(at) for at in range(1000, 9000, 500))
-    records = [DeviceRecord(name) for name in DEVICES]
+    records = [DeviceDay(name, length) for name in DEVICES]
     for each in records:
         each.calls.append(0.0)
         each.readings.append(0.0)
@@ -46,8 +45,7 @@ def outcome(policy, length=DAY, open_from=3000.0):
     failing.readings.append(9000.0)
     failing.lost.append(Lost(2000.0, FAILED, 70))
     failing.circuits += [(open_from, "open"), (8000.0, "closed")]
-    days = tuple(day_of(each, length) for each in records)
-    return PolicyDay(policy, days, figures_of(days))
+    return PolicyDay(policy, tuple(records), figures_of(records))
 
 
 def test_a_picture_is_xml_with_a_strip_for_each_policy_and_words_for_those_who_do_not_see_it():

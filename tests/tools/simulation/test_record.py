@@ -11,14 +11,11 @@ from leadsman.tools.simulation.outcome import (
     FAILED,
     MISSED,
     SKIPPED,
-    DeviceRecord,
+    DeviceDay,
     Figures,
     Lost,
     ReadingGap,
-    day_of,
     figures_of,
-    gaps_of,
-    open_times,
     percentile,
 )
 
@@ -27,7 +24,7 @@ TIMES = st.lists(st.integers(0, 999), unique=True, max_size=30).map(lambda times
 
 
 def record_of(calls=(), failures=(), readings=(), lost=(), circuits=()):
-    record = DeviceRecord("a")
+    record = DeviceDay("a", END)
     record.calls += calls
     record.failures += failures
     record.readings += readings
@@ -52,32 +49,30 @@ def records(draw):
 def test_an_outage_that_is_over_at_the_first_retry_is_a_gap_of_seconds():
     record = record_of((0.0, 60.0, 62.0), (60.0,), (0.0, 62.0))
 
-    assert gaps_of(record, END) == (ReadingGap(60.0, 62.0, FAILED),)
+    assert record.gaps == (ReadingGap(60.0, 62.0, FAILED),)
 
 
 def test_a_gap_lasts_over_polls_that_failed_and_polls_that_the_circuit_skipped():
     lost = (Lost(60.2, FAILED), Lost(120.0, SKIPPED), Lost(180.2, FAILED))
-    record = record_of((0.0, 60.0, 180.0, 240.0), (60.0, 180.0), (0.0, 240.0), lost)
-
-    day = day_of(record, END)
+    day = record_of((0.0, 60.0, 180.0, 240.0), (60.0, 180.0), (0.0, 240.0), lost)
 
     assert day.gaps == (ReadingGap(60.0, 240.0, FAILED),)
-    assert (day.slots, len(day.readings), dict(day.lost)) == (5, 2, {FAILED: 2, SKIPPED: 1})
+    assert (day.slots, len(day.readings), day.causes) == (5, 2, {FAILED: 2, SKIPPED: 1})
 
 
 def test_a_gap_at_the_end_of_the_day_is_not_over():
-    assert gaps_of(record_of(failures=(900.0,)), END) == (ReadingGap(900.0, END, FAILED, over=False),)
+    assert record_of(failures=(900.0,)).gaps == (ReadingGap(900.0, END, FAILED, over=False),)
 
 
 def test_a_day_without_trouble_has_no_gaps():
-    day = day_of(record_of((0.0, 60.0), (), (0.0, 60.0)), END)
+    day = record_of((0.0, 60.0), (), (0.0, 60.0))
 
-    assert (day.gaps, day.lost, day.slots) == ((), (), 2)
+    assert (day.gaps, day.causes, day.slots) == ((), {}, 2)
 
 
 @given(records())
 def test_gaps_are_in_order_and_apart_and_none_contains_a_reading(record):
-    gaps = gaps_of(record, END)
+    gaps = record.gaps
 
     assert all(0 <= gap.begin < gap.end <= END + 1 for gap in gaps)
     assert all(before.end <= after.begin for before, after in itertools.pairwise(gaps))
@@ -86,22 +81,20 @@ def test_gaps_are_in_order_and_apart_and_none_contains_a_reading(record):
 
 @given(records())
 def test_every_trouble_lies_in_a_gap_or_a_reading_came_at_the_same_moment(record):
-    gaps = gaps_of(record, END)
+    gaps = record.gaps
 
     for at in (*record.failures, *(each.at for each in record.lost)):
         assert any(gap.begin <= at <= gap.end for gap in gaps) or at in record.readings
 
 
 @given(records())
-def test_slots_are_the_sum_of_what_became_of_them(record):
-    day = day_of(record, END)
-
-    assert day.slots == len(day.readings) + sum(count for _, count in day.lost)
+def test_slots_are_the_sum_of_what_became_of_them(day):
+    assert day.slots == len(day.readings) + sum(day.causes.values())
 
 
 @given(records())
 def test_open_times_are_in_order_and_within_the_day(record):
-    spans = open_times(record, END)
+    spans = record.open
 
     assert all(0 <= begin < end <= END for begin, end in spans)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
@@ -109,14 +102,13 @@ def test_open_times_are_in_order_and_within_the_day(record):
 
 @given(st.lists(records(), max_size=5), st.integers(1, 70))
 def test_columns_hold_what_the_day_has(found, count):
-    days = [day_of(record, END) for record in found]
-    columns = columns_of(days, count, END)
+    columns = columns_of(found, count, END)
 
     assert sum(columns.calls) == sum(len(record.calls) for record in found)
     assert sum(columns.failed) == sum(len(record.failures) for record in found)
     assert all(0 <= share <= 1 for share in (*columns.gaps, *columns.open))
-    total = sum(min(gap.end, END) - gap.begin for day in days for gap in day.gaps)
-    assert math.isclose(sum(columns.gaps) * END / count * (len(days) or 1), total, abs_tol=0.1)
+    total = sum(min(gap.end, END) - gap.begin for day in found for gap in day.gaps)
+    assert math.isclose(sum(columns.gaps) * END / count * (len(found) or 1), total, abs_tol=0.1)
 
 
 def test_a_column_is_covered_as_far_as_the_span_goes():
@@ -138,7 +130,7 @@ def test_a_percentile_is_one_of_the_numbers_and_that_share_does_not_exceed_it(nu
 
 @given(st.lists(records(), max_size=5))
 def test_figures_agree_with_each_other(found):
-    figures = figures_of([day_of(record, END) for record in found])
+    figures = figures_of(found)
 
     assert figures.slots == figures.readings + figures.lost
     assert 0 <= figures.availability <= 100

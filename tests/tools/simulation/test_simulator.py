@@ -97,7 +97,7 @@ def test_the_same_seed_is_the_same_day_and_another_one_another():
 def test_an_open_circuit_is_recorded_with_the_polls_that_it_skips():
     _, (written, with_breaker) = day(app_of("a"), "circuit_breaker=2", length=24 * HOUR)
 
-    assert dict(with_breaker.days[0].lost)[SKIPPED] > 1
+    assert with_breaker.days[0].causes[SKIPPED] > 1
     assert with_breaker.figures.opened > 0 == written.figures.opened
     assert with_breaker.figures.attempts < written.figures.attempts
 
@@ -105,14 +105,14 @@ def test_an_open_circuit_is_recorded_with_the_polls_that_it_skips():
 def test_a_device_that_is_held_misses_all_slots_that_follow():
     _, (written,) = day(app_of("a", on_failure="hold"), length=24 * HOUR)
 
-    assert dict(written.days[0].lost)[HELD] > 100
+    assert written.days[0].causes[HELD] > 100
     assert 1435 <= written.figures.slots <= 1440
 
 
 def test_slow_calls_miss_the_polls_that_they_outlast():
     _, (written,) = day(app_of("a", interval=1, timeout=5), scenario=FLAKY, length=HOUR / 2)
 
-    assert dict(written.days[0].lost)[MISSED] > 10
+    assert written.days[0].causes[MISSED] > 10
 
 
 def test_cron_schedules_meet_the_change_to_daylight_saving():

@@ -35,6 +35,7 @@ def test_a_policy_is_read_as_it_is_shown():
         ("UNTIL_NEXT_POLL", from_options(UNTIL_NEXT_POLL)),
         ("until_next_poll", from_options(UNTIL_NEXT_POLL)),
         ("retry=UNTIL_NEXT_POLL", from_options(UNTIL_NEXT_POLL)),
+        ("retry=until next poll", from_options(UNTIL_NEXT_POLL)),
         (" retry = 2 , budget = 30s ", from_options(2, budget=30.0)),
         ("retry=2, within=5m", from_options(2, within=300.0)),
         ("policy={never: {}}", never()),
@@ -54,8 +55,14 @@ def test_a_circuit_breaker_alone_keeps_the_policy(telemetry):
     assert changed.guards == telemetry.guards._replace(breaker=CircuitBreaker(5, recovery="10m"))
 
 
+def test_a_circuit_breaker_is_read_as_in_the_settings_of_a_device(telemetry):
+    changed = variant_of("circuit_breaker=5, recovery={exponential: {baseDelay: 1m}}").of(telemetry, None)
+
+    assert changed.guards.breaker.recovery == exponential("1m").strategy
+
+
 def test_a_circuit_breaker_can_be_left_out_and_a_poll_outlasted(telemetry):
-    changed = variant_of("retry=2, circuit_breaker=none, overrun=finish").of(telemetry, None)
+    changed = variant_of("retry=2, circuit_breaker=off, overrun=finish").of(telemetry, None)
 
     assert (changed.guards.breaker, changed.overrun) == (None, True)
 
@@ -77,11 +84,12 @@ def test_the_usual_policies_can_be_read():
     [
         ("", "it is empty"),
         ("retri=3", "'retri' is unknown here; did you mean 'retry'?"),
-        ("retry=many", "write a number of retries, or UNTIL_NEXT_POLL"),
-        ("retry=" + "9" * 5000, "write a number of retries, or UNTIL_NEXT_POLL"),
+        ("retry=many", "write the number of retries after the first call"),
+        ("retry=" + "9" * 5000, "write the number of retries after the first call"),
         ("retry=1, retry=2", "retry is given twice"),
         ("recovery=5m", "recovery belongs to a circuit breaker"),
         ("circuit_breaker=0", "threshold"),
+        ("circuit_breaker=five", "threshold"),
         ("{countBux: {}}", "did you mean 'countBox'?"),
         ("{countBox: {maxRetries: 3", "at 'the end': Expecting ',' delimiter"),
         ("{countBox: {maxRetries 3}}", "at '}}': Expecting ':' delimiter"),

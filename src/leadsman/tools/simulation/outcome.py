@@ -5,7 +5,9 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import NamedTuple
 
 from leadsman.loop.durations import human
@@ -24,29 +26,6 @@ class Lost(NamedTuple):
     slots: int = 1
 
 
-class DeviceRecord:
-    """What happens to one device, in order. All times in seconds since the start, to the millisecond.
-
-    Args:
-        device: its name.
-        interval: seconds between its polls; None by a cron expression.
-    """
-
-    def __init__(self, device: str, interval: float | None = None) -> None:
-        self.device = device
-        self.interval = interval
-        self.calls: list[float] = []
-        """When the device was called."""
-        self.under_way: float | None = None
-        """When the last call began, until its outcome is known."""
-        self.failures: list[float] = []
-        """When a call began that failed, or when one failed before it reached the device."""
-        self.readings: list[float] = []
-        self.lost: list[Lost] = []
-        self.circuits: list[tuple[float, str]] = []
-        """When the circuit changed, and its new state: ``closed``, ``open`` or ``half_open``."""
-
-
 class ReadingGap(NamedTuple):
     """No reading from `begin`, when one was due, to `end`. `over` is False if the day ended before."""
 
@@ -61,78 +40,82 @@ class ReadingGap(NamedTuple):
         return self.end - self.begin
 
 
-class DeviceDay(NamedTuple):
-    """What a day of one device comes to."""
+@dataclass
+class DeviceDay:
+    """What happens to one device on a day, in order. All times in seconds since the start, to the millisecond."""
 
     device: str
-    slots: int
-    """Polls that were due: the sum of the readings and of what was lost."""
-    calls: tuple[float, ...]
-    """When each of these happened, as in `DeviceRecord`."""
-    failures: tuple[float, ...]
-    readings: tuple[float, ...]
-    lost: tuple[tuple[str, int], ...]
-    """Slots without a reading, by cause."""
-    gaps: tuple[ReadingGap, ...]
-    open: tuple[tuple[float, float], ...]
-    """The times in which the circuit was not closed."""
+    """Its name."""
+    end: float
+    """The length of the day."""
+    interval: float | None = None
+    """Seconds between its polls; None by a cron expression."""
+    calls: list[float] = field(default_factory=list)
+    """When the device was called."""
+    under_way: float | None = None
+    """When the last call began, until its outcome is known."""
+    failures: list[float] = field(default_factory=list)
+    """When a call began that failed, or when one failed before it reached the device."""
+    readings: list[float] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    circuits: list[tuple[float, str]] = field(default_factory=list)
+    """When the circuit changed, and its new state: ``closed``, ``open`` or ``half_open``."""
 
+    def call(self, at: float) -> None:
+        """The device is called."""
+        self.under_way = round(at, 3)
+        if at < self.end:
+            self.calls.append(self.under_way)
 
-def day_of(record: DeviceRecord, end: float) -> DeviceDay:
-    """Fold the record of one device into its day, which ends at `end` seconds."""
-    lost = Counter[str]()
-    for each in record.lost:
-        lost[each.cause] += each.slots
-    return DeviceDay(
-        record.device,
-        len(record.readings) + lost.total(),
-        tuple(at for at in record.calls if at < end),
-        tuple(sorted(record.failures)),
-        tuple(record.readings),
-        tuple(sorted(lost.items())),
-        gaps_of(record, end),
-        open_times(record, end),
-    )
+    @property
+    def causes(self) -> dict[str, int]:
+        """Slots without a reading, by cause."""
+        lost = Counter[str]()
+        for each in self.lost:
+            lost[each.cause] += each.slots
+        return dict(sorted(lost.items()))
 
+    @property
+    def slots(self) -> int:
+        """Polls that were due: the sum of the readings and of what was lost."""
+        return len(self.readings) + sum(each.slots for each in self.lost)
 
-def gaps_of(record: DeviceRecord, end: float) -> tuple[ReadingGap, ...]:
-    """The gaps of a device, in order. Gaps of no length are left out."""
-    troubles = heapq.merge(
-        ((at, FAILED) for at in sorted(record.failures)), ((each.at, each.cause) for each in record.lost)
-    )
-    found: list[ReadingGap] = []
-    readings = iter(record.readings)
-    reading = next(readings, None)
-    begin: float | None = None
-    cause = ""
-    for at, what in troubles:
-        while reading is not None and reading < at:
-            if begin is not None:
-                found.append(ReadingGap(begin, reading, cause))
-                begin = None
-            reading = next(readings, None)
-        if begin is None and at < end:
-            begin, cause = at, what
-    if begin is not None:
-        over = reading is not None
-        found.append(ReadingGap(begin, end if reading is None else reading, cause, over))
-    return tuple(gap for gap in found if gap.seconds > 0)
+    @cached_property
+    def gaps(self) -> tuple[ReadingGap, ...]:
+        """The gaps, in order. Gaps of no length are left out."""
+        troubles = heapq.merge(
+            ((at, FAILED) for at in sorted(self.failures)), ((each.at, each.cause) for each in self.lost)
+        )
+        found: list[ReadingGap] = []
+        readings = iter(self.readings)
+        reading = next(readings, None)
+        begin: float | None = None
+        cause = ""
+        for at, what in troubles:
+            while reading is not None and reading < at:
+                if begin is not None:
+                    found.append(ReadingGap(begin, reading, cause))
+                    begin = None
+                reading = next(readings, None)
+            if begin is None and at < self.end:
+                begin, cause = at, what
+        if begin is not None:
+            over = reading is not None
+            found.append(ReadingGap(begin, self.end if reading is None else reading, cause, over))
+        return tuple(gap for gap in found if gap.seconds > 0)
 
-
-def open_times(record: DeviceRecord, end: float) -> tuple[tuple[float, float], ...]:
-    """The times in which the circuit was open or half open."""
-    found: list[tuple[float, float]] = []
-    begin: float | None = None
-    for at, state in record.circuits:
-        if state == "closed":
-            if begin is not None:
+    @cached_property
+    def open(self) -> tuple[tuple[float, float], ...]:
+        """The times in which the circuit was open or half open."""
+        found: list[tuple[float, float]] = []
+        begin: float | None = None
+        for at, state in [*self.circuits, (self.end, "closed")]:
+            if state != "closed":
+                begin = at if begin is None else begin
+            elif begin is not None:
                 found.append((begin, at))
-            begin = None
-        elif begin is None:
-            begin = at
-    if begin is not None:
-        found.append((begin, end))
-    return tuple((first, last) for first, last in found if last > first)
+                begin = None
+        return tuple((first, last) for first, last in found if last > first)
 
 
 class Figures(NamedTuple):

@@ -63,11 +63,10 @@ from leadsman.tools.simulation.outcome import (
     HELD,
     MISSED,
     SKIPPED,
-    DeviceRecord,
+    DeviceDay,
     Lost,
     PolicyDay,
     Stage,
-    day_of,
     figures_of,
 )
 from leadsman.tools.simulation.scenario import BROKER, Chance, PlannedFault, Scenario, merge_spans, plan_of
@@ -113,12 +112,12 @@ class DayRecorder:
     """Observes the events of an app.
 
     Args:
-        devices: the records of the simulated devices. Their handlers count the calls.
+        devices: the days of the simulated devices. Their handlers count the calls.
         topics: the topics of their readings.
         end: the length of the day, in seconds. What comes later is not recorded.
     """
 
-    def __init__(self, devices: Mapping[str, DeviceRecord], topics: frozenset[str], end: float) -> None:
+    def __init__(self, devices: Mapping[str, DeviceDay], topics: frozenset[str], end: float) -> None:
         self.dropped = 0
         """Readings that the outbox dropped."""
         self.devices = devices
@@ -138,7 +137,7 @@ class DayRecorder:
         elif (failing := self.devices.get(getattr(event, "entity", ""))) is not None:
             self._take(failing, event)
 
-    def _take(self, device: DeviceRecord, event: Event) -> None:
+    def _take(self, device: DeviceDay, event: Event) -> None:
         at = round(event.at, 3)
         match event:
             case AttemptFailed(requested=False):
@@ -165,11 +164,11 @@ class FaultyHandler:
     hangs or takes longer as the plan of faults sets."""
 
     def __init__(
-        self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, record: DeviceRecord, run: "_PolicyRun"
+        self, telemetry: Telemetry, wires: tuple[str, ...], call: Handler, day: DeviceDay, run: "_PolicyRun"
     ) -> None:
         self._name = telemetry.name
         self._call = call
-        self._record = record
+        self._day = day
         self._run = run
         self._faults = run.stage.plan.of(wires)
         self._well_until = 0.0  # no fault is under way before that moment
@@ -182,8 +181,7 @@ class FaultyHandler:
         """Call the handler, or fail."""
         loop, weakness = self._run.loop, self._weakness
         now = loop.time()
-        self._record.under_way = round(now, 3)
-        self._record.calls.append(round(now, 3))
+        self._day.call(now)
         if now >= self._well_until:
             await self._meet_faults(now)
         if weakness.failing or weakness.slow:
@@ -441,7 +439,7 @@ def simulate(simulation: Simulation, stage: Stage, variant: Variant, progress: P
         stack.callback(run_.end)
         directory = stack.enter_context(TemporaryDirectory(prefix="leadsman-simulation-", ignore_cleanup_errors=True))
         run_.go(Path(directory), progress)
-    days = tuple(day_of(record, stage.length) for record in run_.recorder.devices.values())
+    days = tuple(run_.recorder.devices.values())
     return PolicyDay(variant.name, days, figures_of(days, run_.recorder.dropped))
 
 
@@ -459,11 +457,11 @@ class _PolicyRun:
         self._interrupted = False
         self._serving: asyncio.Task[None] | None = None
         self._broker = ForgetfulBroker()
-        devices: dict[str, DeviceRecord] = {}
+        devices: dict[str, DeviceDay] = {}
         for name, telemetry in setup.registry.telemetries.items():
             changed = variant.of(telemetry, setup.catalogue)
-            record = devices[name] = DeviceRecord(name, changed.interval)
-            handler = FaultyHandler(changed, wires_of(telemetry), self._call_of(telemetry), record, self)
+            day = devices[name] = DeviceDay(name, stage.length, changed.interval)
+            handler = FaultyHandler(changed, wires_of(telemetry), self._call_of(telemetry), day, self)
             guards = changed.guards._replace(policy=WithDice(changed.guards.policy, Dice(stage.seed, name)))
             on_failure = "continue" if changed.on_failure == "stop" else changed.on_failure
             layout = "both" if changed.layout == "fields" else changed.layout  # lost readings are counted by their JSON

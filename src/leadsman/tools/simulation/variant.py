@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.registration.device_settings import OPTIONS
 from leadsman.registration.telemetry import RETRYING, Telemetry, TelemetryOptions, with_options
-from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.catalogue import Catalogue
-from leadsman.resilience.notation import parse, policy_of
-from leadsman.resilience.policy import UNTIL_NEXT_POLL
+from leadsman.resilience.notation import policy_of
+from leadsman.settings.sections import is_off
 from leadsman.text import clean
 from leadsman.text.suggestion import suggestion
 from leadsman.tools.simulation.outcome import WRITTEN
 
 WORDS = ("retry", "budget", "within", "overrun", "circuit_breaker", "recovery", "policy")
-LONGEST = 9
-"""Digits of a number of retries or of failed polls."""
 ALONE = ("never", "immediate")
 """Policies of the notation that take nothing. They are no names of settings."""
 USUAL = ("retry=3", "UNTIL_NEXT_POLL", "UNTIL_NEXT_POLL, circuit_breaker=5")
@@ -56,7 +54,7 @@ def variant_of(text: str) -> Variant:
     Raises:
         InvalidValue, InvalidType: a word is unknown or its value wrong.
     """
-    words: dict[str, object] = {}
+    words: dict[str, str] = {}
     try:
         for part in _parts(text):
             word, value = _word(part)
@@ -68,14 +66,23 @@ def variant_of(text: str) -> Variant:
         raise type(error)(f"--policy {clean(text)!r}: {error}") from None
 
 
-def _options(words: Mapping[str, object]) -> TelemetryOptions:
-    options = dict(words)
+def _options(words: Mapping[str, str]) -> TelemetryOptions:
+    """The options of a decorator. A policy, retries and a circuit breaker are read as in the settings of a device."""
+    options: dict[str, object] = dict(words)
     recovery = options.pop("recovery", None)
-    threshold = options.get("circuit_breaker")
-    if recovery is not None and threshold is None:
+    if recovery is not None and "circuit_breaker" not in words:
         raise InvalidValue("recovery belongs to a circuit breaker; write circuit_breaker=5, recovery=10m")
-    if threshold is not None:
-        options["circuit_breaker"] = CircuitBreaker(threshold, recovery=recovery)  # type: ignore[arg-type]  # it checks
+    if "circuit_breaker" in words and not is_off(words["circuit_breaker"]):
+        options["circuit_breaker"] = {"threshold": words["circuit_breaker"]} | (
+            {} if recovery is None else {"recovery": recovery}
+        )
+    for option in options.keys() & {"retry", "policy", "circuit_breaker"}:
+        try:
+            options[option] = OPTIONS[option].read(options[option])
+        except ConfigurationError as error:
+            raise type(error)(f"{option}: {error}") from None
+    if options.get("policy") in ALONE:
+        options["policy"] = policy_of(options["policy"], "policy")
     if not options.keys() & {"policy", *RETRYING, "circuit_breaker", "overrun"}:
         raise InvalidValue("it is empty; write retry=3, UNTIL_NEXT_POLL, the name of a policy, or {countBox: …}")
     return options  # type: ignore[return-value]  # its values are checked with each device
@@ -93,31 +100,11 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _word(part: str) -> tuple[str, object]:
-    if part.startswith("{"):
-        return "policy", policy_of(parse(part), "policy")
+def _word(part: str) -> tuple[str, str]:
+    """An option and its value."""
     word, equals, value = (each.strip() for each in part.partition("="))
-    if part in ALONE:
-        return "policy", policy_of(part, "policy")
-    if not equals:
-        return ("retry", UNTIL_NEXT_POLL) if word.upper() == "UNTIL_NEXT_POLL" else ("policy", word)
+    if part.startswith("{") or not equals:
+        return ("retry" if part.upper() == "UNTIL_NEXT_POLL" else "policy"), part
     if word not in WORDS:
         raise InvalidValue(f"{word!r} is unknown here; {suggestion(word, WORDS)}")
-    return word, _value(word, value)
-
-
-def _value(word: str, value: str) -> object:
-    if word == "retry" and value.upper() == "UNTIL_NEXT_POLL":
-        return UNTIL_NEXT_POLL
-    if word == "circuit_breaker" and value.lower() == "none":
-        return None
-    if word in ("retry", "circuit_breaker"):
-        if not value.isdecimal() or len(value) > LONGEST:
-            instead = (
-                "a number of retries, or UNTIL_NEXT_POLL" if word == "retry" else "a number of failed polls, or none"
-            )
-            raise InvalidValue(f"{word} is {value!r}; write {instead}")
-        return int(value)
-    if word == "policy" and value.startswith("{"):
-        return policy_of(parse(value), "policy")
-    return value
+    return word, value

@@ -163,7 +163,7 @@ def _document(stage: Stage, outcomes: Sequence[PolicyDay], concluded: Sequence[s
                     day.device: {
                         "slots": day.slots,
                         "readings": len(day.readings),
-                        "lost": dict(day.lost),
+                        "lost": day.causes,
                         "calls": len(day.calls),
                         "failed": len(day.failures),
                         "gaps": [gap._asdict() for gap in day.gaps],
