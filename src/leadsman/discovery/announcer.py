@@ -8,10 +8,11 @@ program published is left alone. When a program that reads descriptions starts, 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.discovery.description import Convention, RetainedMessage
+from leadsman.discovery.difference import Descriptions, Difference, difference
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.events import Event, LinkUp
 from leadsman.introspection.retained import APP
@@ -50,8 +51,6 @@ SLICE = 100
 """Devices that are looked at in one turn of the loop."""
 MOST_MESSAGES = 1000
 """Messages in the outbox above which this waits, as the announcement of the devices does."""
-Descriptions = Mapping[str, bytes]
-"""The messages that describe one device, by topic."""
 
 logger = logging.getLogger("leadsman")
 
@@ -67,6 +66,8 @@ class Announcer:
         other_topics: the retained topics that the registry lists.
         shared: whether other nodes of a cluster describe devices of this app, too, so that only a device that was
             forgotten here is gone.
+        on_described: called with the name of a device when the broker has its description.
+        on_repeated: called after all descriptions were published again.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Announcer:
         other_topics: OtherTopics,
         *,
         shared: bool,
+        on_described: Callable[[str], None],
+        on_repeated: Callable[[], None],
     ) -> None:
         self._convention = convention
         self._registered = registered
@@ -85,10 +88,8 @@ class Announcer:
         self._slices = slices
         self._others = other_topics
         self._shared = shared
-        self.on_described: list[Callable[[str], None]] = []
-        """Called with the name of a device when the broker has its description."""
-        self.on_repeated: list[Callable[[], None]] = []
-        """Called after all descriptions were published again."""
+        self._on_described = on_described
+        self._on_repeated = on_repeated
         self._topics = convention.topics
         self._found: dict[str, dict[str, bytes]] = {}
         """The messages that the broker has, by the topic of the first message of a device, until they are compared. Of
@@ -101,10 +102,8 @@ class Announcer:
         self._lines = others()
         self._foreign: set[str] = set()
         """Topics at which another program published."""
-        self._repeating = False
-        """Whether all descriptions are, or will be, published again."""
-        self._born_again = False
-        """Whether a reader started meanwhile."""
+        self._born = self._repeats = False
+        """Whether a reader has started, and whether all descriptions are published again for one."""
 
     def listen(self) -> None:
         """Subscribe to the descriptions of this app, and to the starts of readers."""
@@ -152,13 +151,13 @@ class Announcer:
             while self._due and (yield from self._room(connects)):
                 first = next(iter(self._due))
                 del self._due[first]
-                if first in self._topics:  # its device may have come back
-                    self._bring(first)
-                else:
-                    self._remove(self._found.pop(first, {}))
+                self._bring(first)
                 yield 0.0
             if not self._due:
                 self._kept = {True: 0, False: 0}
+                if self._repeats:
+                    self._repeats = False
+                    self._on_repeated()
         finally:
             self._working = False
         if self._settled:
@@ -174,7 +173,7 @@ class Announcer:
             self._others.seen.add(topic)
         wanted = first in self._topics
         if not wanted and not self._convention.is_ours(payload):
-            self._leave(topic)
+            self._foreign.add(topic)
         elif wanted or not self._shared:  # in a cluster it may be of a device of another node
             size = len(payload) if wanted else len(topic)
             if self._kept[wanted] + size <= (MOST_KEPT if wanted else MOST_GONE):
@@ -182,16 +181,7 @@ class Announcer:
                 self._found.setdefault(first, {})[topic] = payload if wanted else b""
                 self._compare((first,))
             elif wanted:
-                self._leave(topic)
-
-    def _remove(self, found: Descriptions) -> None:
-        """Remove those of the messages that this app published."""
-        for topic, payload in found.items():
-            if payload and not self._convention.is_ours(payload):
-                self._leave(topic)
-            elif topic not in self._foreign:
-                self._put(RetainedMessage(topic, b""), latest=True)
-                self._log_removed(topic)
+                self._foreign.add(topic)
 
     def _log_removed(self, topic: str) -> None:
         left_out = self._lines.left_out("removed", asyncio.get_running_loop().time())
@@ -199,45 +189,38 @@ class Announcer:
             text, more = "%s: removed, since the device is gone%s", left_out_before(left_out)
             logger.info(text, clean(topic), more, extra=log_fields("discovery removed"))
 
-    def _bring(self, topic: str) -> None:
-        """Make the description of a device what it should be."""
-        name = self._topics[topic]
-        if self._is_gone(name):
+    def _bring(self, first: str) -> None:
+        """Make the description of a device what it should be. Nothing describes one that is not there."""
+        if self._is_forgotten(first):
             return  # the next change removes what the broker has
-        found, wanted = self._found.pop(topic, {}), self._description(topic)
-        kept = dict.fromkeys((topic, *(each.topic for each in wanted)))
-        foreign = self._foreign_in(topic, found, wanted)
+        known, wanted = self._found.pop(first, {}), self._wanted(first)
+        change = difference(self._convention, known, wanted)
+        self._foreign.update(change.foreign)
+        topics = dict.fromkeys((first, *(each.topic for each in wanted))) if first in self._topics else {}
+        foreign = next((topic for topic in topics if topic in self._foreign), None)
         if foreign is not None:
-            self._foreign.add(topic)
-            for each in kept:
-                self._others.remove(name or APP, each)  # it is no longer ours to remove
-            logger.warning(
-                "Another program published the configuration at %s, so the device is not described; remove that "
-                "configuration, and start the app again",
-                clean(foreign),
-                extra=log_fields("foreign discovery", topic=foreign),
-            )
+            self._give_up(first, foreign, topics)
             return
-        for each in kept:
-            self._others.add(name or APP, each)
-        several = found and {topic} != found.keys() | {each.topic for each in wanted}
-        moves = self._convention.moves(found, wanted) if several else ()
-        if moves:
-            self._slices.begin("discovery", self._move(topic, moves, found))
+        for topic in topics:
+            self._others.add(self._topics[first] or APP, topic)
+        if change.moves:
+            self._slices.begin("discovery", self._move(first, known, change.moves))
         else:
-            self._replace(topic, found, wanted)
+            self._publish(first, change)
 
-    def _foreign_in(self, topic: str, found: Descriptions, wanted: Sequence[RetainedMessage]) -> str | None:
-        """A topic of a device at which another program published; None if there is none."""
-        if topic in self._foreign:
-            return topic
-        for each, payload in wanted:
-            at = found.get(each, b"")
-            if at not in (b"", payload) and not self._convention.is_ours(at):
-                return each
-        return None
+    def _give_up(self, first: str, foreign: str, topics: Iterable[str]) -> None:
+        """Leave a device without a description, since another program published at one of its topics."""
+        self._foreign.add(first)
+        for topic in topics:
+            self._others.remove(self._topics[first] or APP, topic)  # it is no longer ours to remove
+        logger.warning(
+            "Another program published the configuration at %s, so the device is not described; remove that "
+            "configuration, and start the app again",
+            clean(foreign),
+            extra=log_fields("foreign discovery", topic=foreign),
+        )
 
-    def _move(self, topic: str, moves: Sequence[RetainedMessage], found: Descriptions) -> Work:
+    def _move(self, first: str, known: Descriptions, moves: Sequence[RetainedMessage]) -> Work:
         """Ask readers to let go of what is at another topic from now on, one message after the other, and then replace
         the messages. If the connection breaks, the broker still has the old ones, and the next comparison begins
         again."""
@@ -248,38 +231,35 @@ class Announcer:
             while link.connects == connects and each.topic in link.outbox:
                 yield PAUSE
             yield SETTLING
-            if link.connects != connects or topic not in self._topics:
+            if link.connects != connects or first not in self._topics:
                 return
-        if not self._is_gone(self._topics[topic]):
+        if not self._is_forgotten(first):
             unloaded = {each.topic for each in moves}
-            self._replace(topic, found, self._description(topic), unloaded)
+            self._publish(first, difference(self._convention, known, self._wanted(first), unloaded))
 
-    def _replace(
-        self, topic: str, found: Descriptions, wanted: Sequence[RetainedMessage], unloaded: Collection[str] = ()
-    ) -> None:
-        """Publish what differs. Nothing of the messages at `unloaded` is left at readers."""
-        name, before = self._topics[topic], {at: b"" if at in unloaded else found[at] for at in found}
-        for each in wanted:
-            steps = self._convention.steps(before.get(each.topic, b""), each)
+    def _publish(self, first: str, change: Difference) -> None:
+        """Publish what differs, and remove what the device no longer has."""
+        for steps in change.publish:
             for step in steps:
                 self._put(step, latest=len(steps) == 1)
-        topics = {each.topic for each in wanted}
-        self._remove({at: payload for at, payload in found.items() if at not in topics})
+        for topic in change.remove:
+            if topic not in self._foreign:
+                self._put(RetainedMessage(topic, b""), latest=True)
+                self._log_removed(topic)
+        name = self._topics.get(first)
         if name is not None:
-            for follow in self.on_described:
-                follow(name)
+            self._on_described(name)
 
-    def _leave(self, topic: str) -> None:
-        """Leave the description of another program alone. A device that is found later may have its topic."""
-        if topic.startswith(self._convention.below):
-            self._foreign.add(topic)
-
-    def _is_gone(self, name: str | None) -> bool:
+    def _is_forgotten(self, first: str) -> bool:
         """Whether a device was forgotten, and the change that removes it waits."""
+        name = self._topics.get(first)
         return name is not None and name not in self._registered
 
-    def _description(self, topic: str) -> Sequence[RetainedMessage]:
-        name = self._topics[topic]
+    def _wanted(self, first: str) -> Sequence[RetainedMessage]:
+        """The description of a device; empty if there is none."""
+        if first not in self._topics:
+            return ()
+        name = self._topics[first]
         if name is None:
             return (self._convention.describe_app(),)
         return self._convention.describe(self._registered.device(name))
@@ -297,39 +277,18 @@ class Announcer:
     def _on_birth(self, received: Received) -> None:
         """A reader of descriptions has started. A retained message means that it started some time ago, and it then has
         what is retained."""
-        if received.retain or not self._convention.is_birth(received.payload):
-            return
-        if self._repeating:
-            self._born_again = True
-            return
-        self._repeating = True
-        asyncio.get_running_loop().call_later(random.uniform(*BIRTH_DELAY), self._repeat)
+        if not received.retain and self._convention.is_birth(received.payload) and not self._born:
+            self._born = True
+            asyncio.get_running_loop().call_later(random.uniform(*BIRTH_DELAY), self._repeat)
 
     def _repeat(self) -> None:
-        self._born_again = False
-        self._slices.begin("discovery", self._repetition())
-
-    def _repetition(self) -> Work:
-        """Publish all descriptions again, then how the devices are; and once more if a reader started meanwhile."""
-        try:
-            while not self._settled or self._working:
-                yield GRACE
-            connects = self._link.connects
-            for topic in self._topics:
-                if not (yield from self._room(connects)):
-                    return
-                if topic in self._topics and topic not in self._foreign and not self._is_gone(self._topics[topic]):
-                    for each in self._description(topic):
-                        self._put(each, latest=True)
-                yield 0.0
-            for follow in self.on_repeated:
-                follow()
-            if self._born_again:
-                self._born_again = False
-                yield BIRTH_DELAY[1]
-                yield from self._repetition()
-        finally:
-            self._repeating = False
+        """Publish all descriptions again, as if the broker had none, and then how the devices are. What is compared now
+        goes before."""
+        if not self._settled or self._working:
+            asyncio.get_running_loop().call_later(GRACE, self._repeat)
+            return
+        self._born, self._repeats = False, True
+        self._compare(topic for topic in self._topics if topic not in self._foreign)
 
 
 class _PublishedHealth(NamedTuple):
@@ -389,11 +348,6 @@ class HealthTopics:
     def _note(self, change: StatusChange) -> None:
         """The status of a device changed without an event about it."""
         self._due[change.entity] = None
-
-    def announce(self) -> None:
-        """Publish the health of all devices again, within a second."""
-        self._published.clear()
-        self._due.update(dict.fromkeys(self._statuses.words))
 
     def on_described(self, name: str) -> None:
         """The broker has the description of a device, so its condition is published, within a second."""

@@ -142,8 +142,6 @@ class Convention(Protocol):
     is the app itself. If a device has several messages, this is the topic of the first one."""
     own: str
     """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
-    below: str
-    """The text with which the topics of the descriptions of the app's devices begin. Those of others may, too."""
     publishes: Sequence[str]
     """The topic filters that the app publishes to."""
     births: str | None = None

@@ -131,7 +131,7 @@ class HomeAssistant(Convention):
         self._origin = {"name": origin_of(app.topics.prefix), "sw": app.leadsman}
         self.topics = {self._topic(self._app_key): None, **{self._topic(key): name for name, key in self._ids.items()}}
         self.own = own_filter(prefix, app.topics.prefix)
-        self.below = f"{prefix}/device/{self._node}/"
+        self._below = f"{prefix}/device/{self._node}/"
         self.publishes = (app.topics.of("+", "health"), self.own)
         self.births = birth_topic(prefix)
 
@@ -145,7 +145,7 @@ class HomeAssistant(Convention):
 
     def first_of(self, topic: str) -> str:
         """See `Convention`."""
-        return self._topic(topic.removeprefix(self.below).removesuffix("/config").split(_BETWEEN, 1)[0])
+        return self._topic(topic.removeprefix(self._below).removesuffix("/config").split(_BETWEEN, 1)[0])
 
     def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
         """See `Convention`. The entities of leadsman itself are in the first message."""

@@ -144,9 +144,9 @@ class Presence:
             core.slices,
             core.others,
             shared=core.node.shared,
+            on_described=self._health.on_described,
+            on_repeated=core.heartbeat.announce,
         )
-        self._announcer.on_described.append(self._health.on_described)
-        self._announcer.on_repeated += core.heartbeat.announce, self._health.announce
 
     def join(self, device: Device) -> None:
         """A device has joined. It is described soon; see `leadsman.devices.roster.Follower`."""
