@@ -1,6 +1,7 @@
 """The file of the state: what is damage, what is not, and what is written after either."""
 
 import os
+import random
 import resource
 import shutil
 import sqlite3
@@ -90,6 +91,71 @@ def test_a_damaged_file_is_not_kept_with_the_log_of_an_earlier_one(path):
 
     assert path.with_name("resilience.db.bad-20270115T080000.1").read_bytes() == damaged
     assert earlier.read_bytes() == b"earlier"
+
+
+DEVICES = {f"d{number}": '{"n": "%s"}' % (str(number) * 90) for number in range(400)}
+
+
+@pytest.fixture
+def full(path):
+    """A closed file with rows on many pages."""
+    with closing(StateFile(path)) as before:
+        ledger = {(name, key): f'{{"of": "{name}"}}' for name in DEVICES for key in (1, 2)}
+        before.write(DEVICES, rows(20), 0.0, ledger)
+    return path
+
+
+def overwrite(path, at, content):
+    with path.open("r+b") as handle:
+        handle.seek(at)
+        handle.write(content)
+
+
+def test_a_damaged_page_of_the_devices_costs_those_on_it_and_no_others(full, file, caplog):
+    overwrite(full, full.read_bytes().index(DEVICES["d200"].encode()) // 4096 * 4096, b"\xff" * 4096)
+
+    found = {name: saved.document for name, saved in file.read().items()}
+
+    assert 350 < len(found) < 400
+    assert found.items() <= DEVICES.items()
+    assert len(file.ledgers()) == 400
+    assert len(trace_rows(full)) == 20
+    assert f"{len(found) + 820} rows were saved from it, {400 - len(found)} could not be read" in caplog.text
+
+
+def test_a_damaged_file_that_cannot_be_replaced_for_want_of_space_stays_where_it_is(full, file, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    overwrite(full, full.read_bytes().index(DEVICES["d200"].encode()) // 4096 * 4096, b"\xff" * 4096)
+    before = full.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("leadsman.runtime.statefile.transact", refuse)
+        with pytest.raises(OSError, match="No space"):
+            file.read()
+
+    assert full.read_bytes() == before
+    assert not full.with_name("resilience.db.new").exists()
+    assert len(file.read()) > 350
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_damage_stops_the_file_or_invents_a_device(full, file, seed):
+    dice, length = random.Random(seed), full.stat().st_size
+    for _ in range(dice.randrange(1, 5)):
+        at = dice.choice([0, dice.randrange(100), dice.randrange(length)])
+        overwrite(full, at, dice.randbytes(dice.choice([1, 20, 4096, 30_000])))
+    if dice.random() < 0.2:
+        with full.open("r+b") as handle:
+            handle.truncate(dice.randrange(length))
+
+    file.read()
+    file.ledgers()
+    file.write({"new": "{}"}, rows(1), 1.0, {("new", 3): "{}"})
+    found = {name: saved.document for name, saved in StateFile(full).read().items()}
+
+    assert found.pop("new") == "{}"
+    assert len(found) <= len(DEVICES)
 
 
 def test_a_file_that_begins_again_holds_all_that_is_known(path, file):

@@ -156,10 +156,7 @@ class SpoolFile:
         try:
             self._connect(list_topics)
         except _DAMAGED as error:
-            if not _blames_file(error):
-                raise
             self._heal(error, None)
-            self._connect()
 
     def _connect(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> sqlite3.Connection:
         database = self._file.connect()
@@ -172,8 +169,14 @@ class SpoolFile:
         self.found = self.found._replace(rows=self._index.rows, next_id=next_id)
         return database
 
-    def _heal(self, error: Exception, counted: int | None) -> None:
-        """Put the damaged file aside, and in its place a new one with all rows that can be read."""
+    def _heal(self, error: Exception, counted: int | None) -> sqlite3.Connection:
+        """If an error blames the file, put that aside, and connect to a new one with all rows that can be read.
+
+        Raises:
+            Exception: the error, if it does not.
+        """
+        if isinstance(error, sqlite3.Error) and not is_damage(error):
+            raise error
         self._file.close()
         now = self._now()
         aside, saved = storage_salvage.replace(
@@ -181,6 +184,7 @@ class SpoolFile:
         )
         damaged = self.found.damaged + saved.damaged
         self.found = self.found._replace(quarantined=aside, salvaged=saved.rows, damaged=damaged, unread=saved.unread)
+        return self._connect()
 
     def _guard(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do work in the open file. If it turns out to be damaged, do it again in the one that replaces it."""
@@ -189,10 +193,7 @@ class SpoolFile:
             try:
                 return work(self._current())
             except _DAMAGED as error:
-                if not _blames_file(error):
-                    raise
-                self._heal(error, counted)
-                return work(self._connect())
+                return work(self._heal(error, counted))
         except (sqlite3.Error, OSError) as error:
             raise tables.translate(error, self.path) from error
 
@@ -322,10 +323,6 @@ def _statements(changes: RowChanges) -> Work:
         ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in changes.removed]),
         (INSERT, [columns(row) for row in changes.added]),
     ]
-
-
-def _blames_file(error: Exception) -> bool:
-    return is_damage(error) if isinstance(error, sqlite3.Error) else True
 
 
 # What other processes do with the file: look at it, also while an app runs.
