@@ -40,7 +40,7 @@ class _RecordedWire(Wire):
             with self._log.exchange("ask", body, **asked) as n:
                 found = await stack.enter_async_context(self._wire.send(request))
             headers = {key: _show_header(key, value) for key, value in found.headers.items()}
-            self._log.answer(n, "answered", status=found.status, headers=headers, requests=found.requests)
+            self._log.answer(n, "answered", status=found.status, headers=headers)
             pieces = await stack.enter_async_context(contextlib.aclosing(self._pieces(n, found)))
             yield found._replace(pieces=pieces)
 
@@ -77,7 +77,7 @@ class _PlayedWire(Wire):
         playing = Playing(lambda event: later.put_nowait(event) if event.what in ("body", "failed") else None)
         try:
             found = (await playing.reply(exchange, "answered")).more
-            yield HttpReply(found["status"], found["headers"], _pieces(later), max(found["requests"], 1))
+            yield HttpReply(found["status"], found["headers"], _pieces(later))
         finally:
             playing.end()
 

@@ -68,7 +68,7 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
     },
     "http": {
         "ask": Shape(asks=True, has_data=True, fields={"method": _TEXT, "url": _TEXT}),
-        "answered": Shape(fields={"status": _NUMBER, "headers": _MAP, "requests": _NUMBER}),
+        "answered": Shape(fields={"status": _NUMBER, "headers": _MAP}),
         "body": Shape(has_data=True, fields={"ended": _FLAG}),
         "failed": FAILED,
     },

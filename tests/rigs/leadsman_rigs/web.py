@@ -25,7 +25,7 @@ class Web:
     def __init__(self, answers=None, certificate=None, account=None, algorithm="MD5"):
         self.recordings = Recordings(answers or {})
         self.fault, self.certificate, self.account, self.algorithm = None, certificate, account, algorithm
-        self.connections = self.logins = 0
+        self.connections = self.logins = self.challenges = 0
         self.open = set()
 
     @property
@@ -119,6 +119,7 @@ class Web:
             self.logins += 1
             return True
         challenge = f'Digest realm="door", nonce="{time.monotonic_ns()}", qop="auth", algorithm={self.algorithm}'
+        self.challenges += 1
         handler.reply(401, {"WWW-Authenticate": challenge}, b"")
         return False
 

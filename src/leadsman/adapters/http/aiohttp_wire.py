@@ -99,8 +99,7 @@ class AiohttpWire:
     @contextlib.asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
         """Send a request; see `leadsman.adapters.http.wire.Wire`."""
-        sent = _Counter()
-        digests = () if request.digest is None else (self._digest(request.url, request.digest), sent)
+        digests = () if request.digest is None else (self._digest(request.url, request.digest),)
         with self._translate_errors(request):
             trust = await self._load_trust() if origin_of(request.url)[0] == "https" else True
             async with self._session.request(
@@ -117,7 +116,7 @@ class AiohttpWire:
                     key = name.lower()
                     headers[key] = f"{headers[key]}, {value}" if key in headers else value
                 async with contextlib.aclosing(self._pieces(response, request)) as pieces:
-                    yield HttpReply(response.status, headers, pieces, max(sent.requests, 1))
+                    yield HttpReply(response.status, headers, pieces)
 
     async def _pieces(self, response: aiohttp.ClientResponse, request: HttpRequest) -> AsyncGenerator[bytes, None]:
         with self._translate_errors(request):
@@ -163,19 +162,6 @@ class AiohttpWire:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise  # the deadline of the call
             raise _leadsman_error(error, request, self._patience, self._ca) from error
-
-
-class _Counter:
-    """Counts the requests that a digest needs."""
-
-    def __init__(self) -> None:
-        self.requests = 0
-
-    async def __call__(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        self.requests += 1
-        return await handler(request)
 
 
 def _leadsman_error(error: Exception, request: HttpRequest, patience: float, ca: str | Path | None) -> LeadsmanError:

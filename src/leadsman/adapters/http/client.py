@@ -201,8 +201,8 @@ class HttpClient:
 
     @property
     def health(self) -> Mapping[str, object]:
-        """For introspection: the server's address, how many requests were sent since the start, and how many calls are
-        under way."""
+        """For introspection: the server's address, how many requests were sent since the start (one that a digest needs
+        to be asked for is not counted), and how many calls are under way."""
         return {
             "url": self._url or None,
             "requests": self._requests,
@@ -318,7 +318,6 @@ class HttpClient:
             self._under_way += 1
             try:
                 async with wire.send(request) as reply:
-                    self._requests += reply.requests - 1
                     return await self._read(request, reply, progress)
             finally:
                 self._under_way -= 1

@@ -51,8 +51,6 @@ class HttpReply(NamedTuple):
     """Names in lower case. Several of one name are joined by commas (RFC 9110 §5.3)."""
     pieces: AsyncIterator[bytes]
     """The body as it is sent, compressed or not."""
-    requests: int = 1
-    """How many requests were sent for it: two if the server asked for a digest first."""
 
 
 class Wire(Protocol):
