@@ -20,6 +20,7 @@ HOMES = TemporaryDirectory(prefix="leadsman-tests-", ignore_cleanup_errors=True)
 NUMBERS = itertools.count()
 
 settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("beside", deadline=None, max_examples=20, derandomize=True)
 settings.register_profile("dev", deadline=None, derandomize=False, print_blob=True)
 settings.register_profile("night", deadline=None, max_examples=2000, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
