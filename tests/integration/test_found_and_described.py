@@ -100,6 +100,35 @@ def test_a_device_that_is_forgotten_around_a_reconnect_leaves_nothing_and_the_go
     assert running.status()["state"] == "offline"
 
 
+def test_a_topic_of_a_forgotten_device_that_the_broker_does_not_give_up_stays_listed(harness, caplog):
+    running = harness(gateway_app((2, "attic", 20), (10, "attic", forget), discovery=None))
+    running.run(8)
+    running.broker.refusals["house/attic/state"] = 0x87
+    running.run(5)
+    listed = running.broker.retained["house/registry"].json
+    assert "attic" in listed["devices"], "a start that follows now removes it"
+
+    running.run(30)
+
+    assert about_attic(running) == ["house/attic/state"]
+    registry = running.broker.retained["house/registry"].json
+    assert ("attic" in registry["devices"], registry["others"]) == (False, ["house/attic/state"])
+    assert "the broker has not removed 1 retained topic yet: house/attic/state" in caplog.text
+
+
+def test_a_device_that_is_forgotten_while_there_is_no_connection_leaves_nothing(harness, caplog):
+    running = harness(gateway_app((2, "attic", 20), (10, "attic", forget)))
+    running.run(8)
+    running.broker.stop()
+    running.run(60)
+    running.broker.start()
+    running.run(60)
+
+    assert about_attic(running) == []
+    assert sorted(running.broker.retained["house/registry"].json["devices"]) == ["gateway"]
+    assert "has not removed" not in caplog.text
+
+
 def test_a_description_of_another_program_is_left_alone_though_the_device_is_found_later(harness):
     theirs = json.dumps({"o": {"name": "x"}}).encode()
     running = harness(gateway_app((10, "attic", 20)))

@@ -29,7 +29,9 @@ class House:
         clock = Clock(lambda: self.now, lambda: self.now)
         about = About("house", "1", "1", TOPICS, "house")
         registry = DeviceRegistry(about, declared(app.telemetries, {}, {}), {}, health=False)
-        self.publication = RegistryPublication(registry, TOPICS, self.link, clock, OtherTopics(), None)
+        self.publication = RegistryPublication(
+            registry, TOPICS, self.link, clock, OtherTopics(), None, lambda finder: False
+        )
 
 
 def test_the_registry_is_made_and_published_in_slices():

@@ -79,9 +79,10 @@ class RosterPhase(IntEnum):
     STATUS = 2
     """Its status, its availability and the heartbeat."""
     REPORT = 3
-    """The documents that people and other programs read: the registry, introspection and discovery."""
-    TOPICS = 4
-    """Its retained topics, which are removed when it is forgotten."""
+    """The documents that people and other programs read: the registry, introspection and discovery. Of a device that is
+    forgotten, the retained topics are removed."""
+    FOUND = 4
+    """What it has found, which leaves before it."""
 
 
 def ignore(device: Device) -> None:

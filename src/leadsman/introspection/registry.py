@@ -133,9 +133,12 @@ class DeviceRegistry:
 
     def entry(self, name: str) -> "RegistryDevice | None":
         """A device in the registry; None if there is no such device, and for a side job."""
-        device, others = self.devices.get(name), self._others.get(name, ())
-        if device is None:
-            return None
+        device = self.devices.get(name)
+        return None if device is None else self.entry_of(name, device)
+
+    def entry_of(self, name: str, device: RegisteredDevice) -> "RegistryDevice | None":
+        """As `entry`, of a device that is about to be forgotten, too."""
+        others = self._others.get(name, ())
         return registry_entry(self.about.topics, name, device.registrations, others, health=self._health)
 
     def retained(self, name: str) -> Retained | None:

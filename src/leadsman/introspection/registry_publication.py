@@ -18,7 +18,7 @@ Discovery removes the descriptions that it finds, so they are passed over here.
 
 import logging
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.introspection.pages import DocumentWriter, around, page_size
 from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
@@ -44,6 +44,9 @@ from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import MOST, OtherTopics
 from leadsman.text import clean, count_noun, log_fields
 
+if TYPE_CHECKING:
+    from leadsman.introspection.document import RegistryDevice
+
 MOST_WAITING = 512 * 1024
 """Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
 PATIENCE = 60.0
@@ -65,7 +68,9 @@ logger = logging.getLogger("leadsman")
 class _Removal:
     """The receipt of a message that removes a retained one; see `leadsman.mqtt.message.Receipt`."""
 
-    def __init__(self) -> None:
+    def __init__(self, finder: str = "") -> None:
+        self.finder = finder
+        """What had found the device, in whose place another node may have it by now."""
         self.published = 0
         self.replayed = 0
 
@@ -96,6 +101,7 @@ class RegistryPublication:
         clock: the clock of the app.
         others: further retained topics of the devices.
         kept: the registry of an earlier run; None if none is to be read.
+        elsewhere: whether another node may have what a handler of this name had found.
     """
 
     def __init__(
@@ -106,6 +112,7 @@ class RegistryPublication:
         clock: Clock,
         others: OtherTopics,
         kept: Kept | None,
+        elsewhere: Callable[[str], bool | None],
     ) -> None:
         self._registry = registry
         self._topics = topics
@@ -113,6 +120,7 @@ class RegistryPublication:
         self._clock = clock
         self._others = others
         self._kept = kept
+        self._elsewhere = elsewhere
         self._removals: dict[str, _Removal] = {}
         self._listed = Listed(topics.prefix)
         self._known: set[str] = set()
@@ -139,6 +147,12 @@ class RegistryPublication:
         others = self._others.topics.values()
         self._known = {topic for topic in known if topic.rsplit("/", 1)[-1] not in RETAINED}.union(*others)
         self._others.on_new = self._on_new
+
+    def remove(self, entry: "RegistryDevice | None", finder: str) -> None:
+        """Remove the topics of a device that is forgotten, before the next registry is published. Discovery removes
+        what describes it."""
+        topics = [topic for topic in retained_of(entry) if not self._others.is_described(topic)]
+        self._removals |= {topic: _Removal(finder) for topic in topics}
 
     def list_entry_ahead(self, device: str) -> None:
         """List the topics of a device that has joined, which are about to be published."""
@@ -236,7 +250,7 @@ class RegistryPublication:
         for topic_filter in (kept.topic_filter, *asked):
             self._link.ignore(topic_filter)
         self._surplus |= {number for number in listed.pages if number > 1}
-        self._removals = {topic: _Removal() for topic in removed}
+        self._removals |= {topic: _Removal() for topic in removed}
         if removed:
             _log(len(removed), devices)
         self._listed = Listed(self._topics.prefix)  # its pages are not needed any more
@@ -307,24 +321,24 @@ class RegistryPublication:
     def _remove(self, connects: int) -> Work:
         """Publish an empty retained message to each topic, and wait until the broker has them. What describes a device
         goes first; the rest follows when no reader of descriptions looks at it any more."""
-        below = f"{self._topics.prefix}/"
-        elsewhere = [topic for topic in self._removals if not topic.startswith(below)]
-        if not (yield from self._empty(elsewhere, connects)):
+        removals, below = dict(self._removals), f"{self._topics.prefix}/"
+        elsewhere = [topic for topic in removals if not topic.startswith(below)]
+        if not (yield from self._empty(elsewhere, removals, connects)):
             return
         described, begin = elsewhere or self._others.described is not None, self._clock.monotonic()
         while described and self._clock.monotonic() < begin + FORGETTING:
             yield PAUSE
             if self._link.connects != connects:
                 return
-        if not (yield from self._empty([each for each in self._removals if each.startswith(below)], connects)):
+        if not (yield from self._empty([each for each in removals if each.startswith(below)], removals, connects)):
             return
         deadline = self._clock.monotonic() + REMOVING
-        while _waiting(self._removals) and self._clock.monotonic() < deadline:
+        while _waiting(removals) and self._clock.monotonic() < deadline:
             yield PAUSE
             if self._link.connects != connects:
                 return
-        left = _waiting(self._removals)
-        self._removals = {}
+        left = _waiting(removals)
+        self._removals = {topic: each for topic, each in self._removals.items() if removals.get(topic) is not each}
         self._others.keep(APP, left)
         if left:
             shown = ", ".join(map(clean, left[:SHOWN])) + (f" and {len(left) - SHOWN} more" if left[SHOWN:] else "")
@@ -334,9 +348,11 @@ class RegistryPublication:
             about = log_fields("topics left", topics=len(left))
             logger.warning(text, count_noun(len(left), "retained topic"), shown, clean(left[0]), extra=about)
 
-    def _empty(self, topics: Collection[str], connects: int) -> Generator[float, None, bool]:
-        """Publish an empty retained message to each of the topics, but for those of a device that was found meanwhile.
-        Returns whether the connection is still the same one."""
+    def _empty(
+        self, topics: Collection[str], removals: dict[str, _Removal], connects: int
+    ) -> Generator[float, None, bool]:
+        """Publish an empty retained message to each of the topics, but for those that something wants by now, here or
+        on another node of a cluster. Returns whether the connection is still the same one."""
         link, deadline = self._link, self._clock.monotonic() + REMOVING
         for number, topic in enumerate(topics, 1):
             while topic in link.outbox and self._clock.monotonic() < deadline:
@@ -344,10 +360,12 @@ class RegistryPublication:
             yield from room(link, self._clock, PATIENCE)
             if link.connects != connects:
                 return False
-            if not self._compared((topic,)).gone:
-                del self._removals[topic]
+            removal = removals[topic]
+            if not self._compared((topic,)).gone or self._elsewhere(removal.finder):
+                del removals[topic]
+                self._removals.pop(topic, None)
             elif topic not in link.outbox:
-                link.put(Message(topic, b"", 1, retain=True, receipt=self._removals[topic], once=True))
+                link.put(Message(topic, b"", 1, retain=True, receipt=removal, once=True))
             if number % LIST_SLICE == 0:
                 yield 0.0
         return True

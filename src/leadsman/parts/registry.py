@@ -1,5 +1,5 @@
-"""The registry: the list of the devices at the broker. What an earlier run listed there, and is no more, is
-removed."""
+"""The registry: the list of the devices at the broker. What it lists there and nothing wants any more is removed: at
+the start, and when a device is forgotten."""
 
 import asyncio
 from functools import cached_property
@@ -70,9 +70,12 @@ class RegistryTimer:
         self.change()
 
     def leave(self, device: Device, why: Departure) -> None:
-        """A device has left. The topics of one that is forgotten are listed until they are removed."""
-        if why is Departure.MOVED:
-            self.change()
+        """A device has left. The topics of one that is forgotten are removed; the registry at the broker lists them
+        until then, so that the next start removes what is left."""
+        if why is Departure.FORGOTTEN:
+            entry = self._core.answers.registry.entry_of(device.name, device)
+            self._publication.remove(entry, getattr(device.reader, "found_by", None) or "")
+        self.change()
 
     def change(self) -> None:
         """Publish the registry soon."""
@@ -131,6 +134,8 @@ class RegistryTimer:
         yield 0.0
         while self._publishing:  # the one before ends with its connection
             yield DELAY
+        if not self._core.link.up:
+            return  # the next connection brings it
         self._publishing = True
         try:
             yield from publication.publish()
@@ -146,4 +151,4 @@ class RegistryTimer:
         heard = topic_filter in core.link.subscriptions.listeners
         kept = Kept(topic_filter, self._kept, self.on_page) if heard else None
         registry, clock = core.answers.registry, core.environment.clock
-        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept)
+        return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept, core.node.elsewhere)

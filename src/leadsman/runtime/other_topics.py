@@ -48,10 +48,10 @@ class OtherTopics:
             del topics[topic]
             self.changed()
 
-    def forget(self, device: str) -> list[str]:
-        """List no topic of a device any more, since the device is gone. Returns those that were listed."""
+    def forget(self, device: str) -> None:
+        """List no topic of a device any more, since the device is gone."""
         self._full.discard(device)
-        return [*self.topics.pop(device, {})]
+        self.topics.pop(device, None)
 
     def add(self, device: str, topic: str) -> None:
         """List a retained topic of a device, or of the app itself if the device is the empty text, before something is
