@@ -319,6 +319,14 @@ def test_the_log_says_when_a_state_file_cannot_be_written_and_when_it_can_again(
     assert second == "resilience.db is written again"
 
 
+def test_of_a_state_file_that_a_newer_version_wrote_the_log_has_one_remedy(caplog):
+    newer = "it was written by a newer version of leadsman; install that version again, or move the file away"
+
+    Log("house", "house", Lines(), Alarms()).observe(StateFailed("resilience.db", OSError(newer), 1.0, 1001.0))
+
+    assert caplog.messages[0].endswith(f": {newer}")
+
+
 def test_what_is_dropped_after_the_first_line_is_told_a_minute_later_though_nothing_more_happens(caplog):
     alarms = Alarms()
     log = Log("house", "house", Lines(), alarms)

@@ -506,7 +506,7 @@ def _log_down(event: LinkDown) -> None:
 def _remedy(error: BaseException) -> str:
     """The remedy for a file that cannot be written; empty if its error explains it."""
     text = str(error)
-    if "STATE_DIRECTORY" in text or "delete something" in text:
+    if any(remedy in text for remedy in ("STATE_DIRECTORY", "delete something", "move the file away")):
         return ""
     if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "errno", None) == errno.ENOSPC:
         return "; delete something on its disk"
