@@ -78,6 +78,7 @@ def test_a_device_that_is_forgotten_and_found_again_is_described_with_its_values
     retained = running.broker.retained
     assert ATTIC in retained
     assert SAID in retained
+    assert retained["house/attic/availability"].payload == b"online", "what was to be removed is wanted again"
     listed = Listed("house")
     listed.add("house/registry", retained["house/registry"].payload)
     assert ATTIC in dict(listed.topics())["attic"]
