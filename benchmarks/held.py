@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from benchmarks.account import Account
 from leadsman.ledger.ledger import Ledger
 
+BLOCKS_OF_A_GAP = 4
+"""The gap, its two times, and its slots."""
+
 
 class Held(NamedTuple):
     """What the process of an app holds at one time."""
@@ -22,7 +25,7 @@ class Held(NamedTuple):
     malloc: int
     """Bytes of larger ones, and of all that libraries in C have, SQLite for one (``mallinfo2`` of glibc)."""
     gaps: int
-    """Gaps in all ledgers, 50 of each device at the most. Each of them is one block."""
+    """Gaps in all ledgers, 50 of each device at the most."""
     lines: int
     """Lines of source files that `linecache` keeps since a traceback had a frame there: no more than all code has.
     Each of them is one block."""
@@ -30,7 +33,7 @@ class Held(NamedTuple):
     @property
     def rest(self) -> int:
         """The blocks that are nothing of both."""
-        return self.blocks - self.gaps - self.lines
+        return self.blocks - BLOCKS_OF_A_GAP * self.gaps - self.lines
 
 
 class _Mallinfo(ctypes.Structure):
@@ -67,7 +70,7 @@ def answer(account: Account) -> None:
 
     def show(*_: object) -> None:
         found = mallinfo()
-        gaps = sum(len(each._closed) for each in ledgers)
+        gaps = sum(len(each.gaps()) for each in ledgers)
         lines = sum(len(each[2]) for each in linecache.cache.values() if len(each) > 1)  # others are not read yet
         held = Held(account.waiting, sys.getallocatedblocks(), found.uordblks + found.hblkhd, gaps, lines)
         print(json.dumps(held), flush=True)

@@ -144,7 +144,7 @@ def test_polls_without_a_reading_reach_only_the_observers_that_name_them():
     bus.subscribe(heard.append)
     bus.subscribe_to(PollWithoutReading, named.append)
 
-    bus.emit(PollWithoutReading("d", "held", "until a person releases the device", 7.0))
+    bus.emit(PollWithoutReading("d", "held", 7.0))
 
     assert heard == []
-    assert named == [PollWithoutReading("d", "held", "until a person releases the device", 7.0, 1, 10.0, 1_000.0)]
+    assert named == [PollWithoutReading("d", "held", 7.0, 1, 10.0, 1_000.0)]

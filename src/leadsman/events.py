@@ -114,20 +114,19 @@ class PollDeferred(NamedTuple):
     """See `PollFailed`."""
 
 
-Unread = Literal["held", "missed", "starting", "deferred", "circuit_open"]
-"""Why a poll gives no reading, and has not failed: the device is held; an earlier poll still runs, or the app is late
-or stops; the app does not poll yet; the device asked for a pause or was marked as unavailable; a person isolated its
+Unread = Literal["held", "missed", "late", "stopped", "starting", "deferred", "circuit_open"]
+"""Why a poll gives no reading, and has not failed: the device is held; an earlier poll still runs; a timer rang late;
+the app stops, or does not poll yet; the device asked for a pause or was marked as unavailable; a person isolated its
 circuit."""
 
 
 class PollWithoutReading(NamedTuple):
     """`polls` polls of the schedule, the first of which came due at `due`, monotonic seconds, gave no reading, and no
-    other event marks it at once. They did not begin, or ended without an error. `cause` has more; it is empty if a
-    timer rang late. Only observers that name it receive it, since an app that is late has one for each reading."""
+    other event marks it at once. They did not begin, or ended without an error. Only observers that name it receive it,
+    since an app that is late has one for each reading."""
 
     entity: str
     why: Unread
-    cause: str
     due: float
     polls: int = 1
     at: float = UNSTAMPED

@@ -18,10 +18,10 @@ from tests.http.conftest import house_app
 
 from leadsman.http.metrics import Exposition
 from leadsman.introspection.measures import EVENTS, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, SLOTS, Sample
-from leadsman.ledger.ledger import BUFFERED, DISPOSITIONS
+from leadsman.ledger.ledger import DISPOSITIONS
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
-FINAL = [word for word in DISPOSITIONS if word != BUFFERED]
+FINAL = [word for word in DISPOSITIONS if word != "buffered"]
 """What may become of a slot in the end."""
 DASHBOARD, ALERTS = GRAFANA / "leadsman.json", GRAFANA / "alerts.yml"
 

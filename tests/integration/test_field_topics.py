@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from leadsman import App, Context, Delivery, Finds, OnChange, Sensor
 from leadsman.errors import InvalidValue
 from leadsman.introspection.schema import schemas
-from leadsman.ledger.ledger import PUBLISHED
 from leadsman.testing import Harness, Scripted
 
 
@@ -103,7 +102,7 @@ def test_the_ledger_counts_a_reading_once(harness, layout):
     running.run("1s")
 
     counts = running.broker.messages("house/introspect/response")[0].json["data"]["ledger"]["d"]["counts"]
-    assert counts == {PUBLISHED: 3}
+    assert counts == {"published": 3}
 
 
 def test_values_of_an_outage_of_the_broker_arrive_in_order_per_topic(harness):

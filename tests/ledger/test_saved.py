@@ -8,23 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import Cron
-from leadsman.ledger.ledger import (
-    BUFFERED,
-    DISPOSITIONS,
-    DROPPED,
-    FAILED,
-    MISSED,
-    PUBLISHED,
-    REPLAYED,
-    Gap,
-    Ledger,
-    total,
-)
-from leadsman.ledger.saved import KILLED, NOT_RUNNING, LedgerRow, Now, restore, rows
+from leadsman.ledger.ledger import CAUSES, DISPOSITIONS, Gap, Ledger, total
+from leadsman.ledger.saved import LedgerRow, Now, restore, rows
 from leadsman.loop.schedule import slots_between
 
 WALL = 1_700_000_000.0
-COUNTS = st.dictionaries(st.sampled_from([word for word in DISPOSITIONS if word != BUFFERED]), st.integers(1, 5000))
+COUNTS = st.dictionaries(st.sampled_from([word for word in DISPOSITIONS if word != "buffered"]), st.integers(1, 5000))
 
 
 def every(interval):
@@ -42,33 +31,33 @@ def test_a_restart_keeps_the_sum_and_counts_what_was_missed(counts, away, interv
     before = Ledger(0.0)
     for word, count in counts.items():
         before.period.add(word, count)
-        before.period.sent += count if word == DROPPED else 0
+        before.period.sent += count if word == "dropped" else 0
     found = saved(before, 3000.0)
 
     after = Ledger(5.0)
     restore(after, found, Now(5.0, WALL + 3000.0 + away), every(interval))
 
-    missed = counts.get(MISSED, 0) + int((away + 1e-6) // interval)
-    assert {MISSED: 0, **total(after.periods())} == {**counts, MISSED: missed}
+    missed = counts.get("missed", 0) + int((away + 1e-6) // interval)
+    assert {"missed": 0, **total(after.periods())} == {**counts, "missed": missed}
     assert all(each.slots == sum(each.by.values()) for each in after.periods())
 
 
 def test_the_time_between_is_a_gap_that_says_whether_the_app_had_stopped():
-    for stopped, cause in ((True, NOT_RUNNING), (False, KILLED)):
+    for stopped, cause in ((True, "stopped"), (False, "killed")):
         after = Ledger(5.0)
         restore(after, saved(Ledger(0.0), 60.0, stopped=stopped), Now(5.0, WALL + 660.0), every(60))
-        assert after.gap == Gap(5.0 - 600.0, None, f"missed: {cause}", {MISSED: 10})
+        assert after.gap == Gap(5.0 - 600.0, None, cause, {"missed": 10})
 
 
 def test_a_gap_that_had_not_ended_goes_on():
     before = Ledger(0.0)
-    before.lost(before.period, FAILED, "gone", 30.0)
+    before.lost(before.period, "failed", 30.0)
 
     after = Ledger(5.0)
     restore(after, saved(before, 60.0), Now(5.0, WALL + 660.0), every(60))
 
-    assert after.gap.cause == "failed: gone"
-    assert after.gap.slots == {FAILED: 1, MISSED: 10}
+    assert after.gap.cause == "failed"
+    assert after.gap.slots == {"failed": 1, "missed": 10}
 
 
 def test_a_short_restart_is_no_gap():
@@ -85,12 +74,12 @@ def test_what_waited_for_the_broker_when_the_app_was_killed_is_dropped_once():
 
     after = Ledger(5.0)
     changed = restore(after, found, Now(5.0, WALL + 65.0), every(60))
-    assert total(after.periods()) == {PUBLISHED: 1, DROPPED: 2}
+    assert total(after.periods()) == {"published": 1, "dropped": 2}
 
     (row,) = changed
     again = Ledger(6.0)
     restore(again, [found[0], row], Now(6.0, WALL + 66.0), every(60))
-    assert total(again.periods()) == {PUBLISHED: 1, DROPPED: 2}
+    assert total(again.periods()) == {"published": 1, "dropped": 2}
     assert again.gaps() == []
 
 
@@ -102,7 +91,7 @@ def test_what_waited_on_disk_when_the_app_was_killed_is_replayed():
     after = Ledger(5.0)
     restore(after, saved(before, 60.0, stopped=False), Now(5.0, WALL + 65.0), every(60), durable=True)
 
-    assert total(after.periods()) == {PUBLISHED: 1, REPLAYED: 2}
+    assert total(after.periods()) == {"published": 1, "replayed": 2}
     assert after.gaps() == []
 
 
@@ -110,7 +99,7 @@ def test_a_poll_under_way_when_the_app_was_killed_is_missed():
     before = Ledger(0.0, SimpleNamespace(due=30.0))
     after = Ledger(5.0)
     restore(after, saved(before, 60.0, stopped=False), Now(5.0, WALL + 65.0), every(600))
-    assert total(after.periods()) == {MISSED: 1}
+    assert total(after.periods()) == {"missed": 1}
 
 
 def test_slots_of_cron_are_counted_while_the_app_did_not_run():
@@ -122,7 +111,7 @@ def test_slots_of_cron_are_counted_while_the_app_did_not_run():
         Now(5.0, WALL + 5 * 3600),
         lambda origin, since, until: slots_between(cron, 0.0, origin, since, until),
     )
-    assert total(after.periods()) == {MISSED: 5}
+    assert total(after.periods()) == {"missed": 5}
     assert len([each for each in after.periods() if each.slots]) == 5
 
 
@@ -137,13 +126,38 @@ def test_a_clock_that_was_set_back_makes_the_stop_no_time():
 )
 def test_counts_that_no_period_can_have_are_damage_and_change_nothing(by):
     head = LedgerRow(0, {"at": WALL, "stopped": True, "gaps": []})
-    gap = LedgerRow(0, head.document | {"gaps": [[WALL - 60, WALL, "why", by]]})
+    gap = LedgerRow(0, head.document | {"gaps": [[WALL - 60, WALL, "failed", by]]})
     period = LedgerRow(7, {"start": WALL - 60, "slots": 2**32 - 1, "by": by})
     for found in ([head, period], [gap]):
         after = Ledger(5.0)
         with pytest.raises(ValueError, match=r"disposition|not a number"):
             restore(after, found, Now(5.0, WALL), every(60))
         assert (total(after.periods()), after.gaps()) == ({}, [])
+
+
+def test_a_cause_without_a_name_is_damage():
+    after = Ledger(5.0)
+    with pytest.raises(ValueError, match="'odd' is no cause"):
+        restore(
+            after,
+            [LedgerRow(0, {"at": WALL, "stopped": True, "gaps": [[WALL - 60, WALL, "odd", {}]]})],
+            Now(5.0, WALL),
+            every(60),
+        )
+    assert after.gaps() == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(CAUSES), COUNTS, st.floats(0, 86_400), st.floats(0, 86_400)), max_size=5))
+def test_gaps_come_back_as_they_were(found):
+    before, after = Ledger(0.0), Ledger(0.0)
+    for cause, slots, since, lasted in found:
+        before.remember_gap(Gap(since, since + lasted, cause, slots))
+
+    restore(after, saved(before, 0.0), Now(0.0, WALL), every(60))
+
+    assert [(gap.cause, gap.slots) for gap in after.gaps()] == [(gap.cause, gap.slots) for gap in before.gaps()]
+    for gap, kept in zip(before.gaps(), after.gaps(), strict=True):
+        assert (kept.since, kept.until) == pytest.approx((gap.since, gap.until), abs=1e-5)
 
 
 DAMAGE = st.recursive(

@@ -5,7 +5,7 @@ import pytest
 
 from leadsman import Delivery, OnChange
 from leadsman.events import AppFault, FieldsLeftOut
-from leadsman.ledger.ledger import DROPPED, PUBLISHED, SUPPRESSED, Ledger
+from leadsman.ledger.ledger import Ledger
 from leadsman.mqtt.message import STANDARD
 from leadsman.mqtt.outbox import Outbox
 from leadsman.readings.reading import Reading
@@ -132,7 +132,7 @@ class TestHistory:
         while (item := outbox.take(0.0)[0]) is not None:
             outbox.accept(item)
 
-        assert ledger.period.counts().by == {PUBLISHED: 3}
+        assert ledger.period.counts().by == {"published": 3}
 
     def test_a_state_that_never_arrives_is_not_compared_with_though_its_history_arrived(self, bench):
         ledger, outbox = Ledger(0.0), Outbox()
@@ -146,7 +146,7 @@ class TestHistory:
                 states += [message.topic for _, message in outbox.accept(item)]
 
         assert states == ["app/d/history", "app/d/history", "app/d/state"]
-        assert ledger.period.counts().by == {PUBLISHED: 2, SUPPRESSED: 2}
+        assert ledger.period.counts().by == {"published": 2, "suppressed": 2}
 
 
 def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench):
@@ -157,7 +157,7 @@ def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench)
         to.publish(reading({"t": at}, at=float(at)), float(at))
     outbox.accept(outbox.take(0.0)[0])
 
-    assert ledger.period.counts().by == {PUBLISHED: 1, SUPPRESSED: 2}
+    assert ledger.period.counts().by == {"published": 1, "suppressed": 2}
     assert ledger.gaps() == []
 
 
@@ -225,7 +225,7 @@ def test_a_reading_that_is_lost_by_a_fault_is_counted_once(bench, fields):
     to.receipts = ledger
     to.try_publish(reading(fields), 0.0)
 
-    assert ledger.period.counts().by == {DROPPED: 1}
+    assert ledger.period.counts().by == {"dropped": 1}
 
 
 def test_readings_in_a_queue_are_published_after_what_the_loop_has_still_to_call(bench):

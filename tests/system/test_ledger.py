@@ -50,6 +50,6 @@ def test_the_ledger_agrees_with_a_subscriber_over_a_death_of_the_broker(listen, 
     assert counts["replayed"] > 5
     assert counts["failed"] == 1
     assert sum(counts.values()) in (found["slots"], found["slots"] - 1)
-    causes = [gap["cause"] for gap in found["gaps"] if "late" not in gap["cause"]]  # a busy machine misses polls
-    assert causes == ["failed: OSError: away"]
-    assert "failed: OSError: away" in table
+    causes = [gap["cause"] for gap in found["gaps"] if gap["cause"] != "late"]  # a busy machine misses polls
+    assert causes == ["failed"]
+    assert "failed 1" in table

@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 
 from leadsman.introspection.registry import About
 from leadsman.introspection.sections import Parts
-from leadsman.ledger.ledger import DROPPED as LOST
-from leadsman.ledger.ledger import PUBLISHED, REPLAYED, SUPPRESSED
+from leadsman.ledger.ledger import Disposition
 from leadsman.ledger.ledgers import FINAL
 from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import WELL, Health, status
@@ -128,21 +127,25 @@ class MeasuredDevice(NamedTuple):
 
     def slots(self) -> Mapping[str, float]:
         """All dispositions, from 0: ``increase()`` does not see the first one of a series that begins with it."""
-        if not self.parts.ledgers.has_slots(self.name):
+        kept = self.parts.ledgers.get(self.name)
+        if kept is None or not kept.schedule.has_slots:
             return {}
-        counts = self.parts.ledgers.slots_since_start(self.name)
+        counts = kept.ledger.slots_since_start()
         return {word: counts.get(word, 0) for word in FINAL}
 
     def events(self) -> Mapping[str, float]:
         """As `slots`, of a device that sends events: each counts for itself."""
-        if not self.parts.ledgers.counts_events(self.name):
+        kept = self.parts.ledgers.get(self.name)
+        if kept is None or not kept.schedule.events:
             return {}
-        counts = self.parts.ledgers.slots_since_start(self.name)
+        counts = kept.ledger.slots_since_start()
         return {word: counts.get(word, 0) for word in OF_EVENTS}
 
     def availability(self) -> float | None:
-        """None for a device without slots."""
-        return self.parts.ledgers.availability(self.name) if self.parts.ledgers.has_slots(self.name) else None
+        """0 to 1; None for a device without slots."""
+        kept = self.parts.ledgers.get(self.name)
+        share = None if kept is None or not kept.schedule.has_slots else kept.ledger.availability()
+        return None if share is None else share / 100
 
 
 Measured = float | None | Mapping[str, float]
@@ -168,7 +171,7 @@ NODES = _gauge("nodes", "Nodes that share the app, by their state.", "state")
 BUILD = _gauge("build_info", "Always 1.", "app", "version", "leadsman")
 SLOTS = _counter("slots", "Times at which a device was due, by their outcome.", "handler", "disposition")
 EVENTS = _counter("events", "Events that a device sent, by their outcome.", "handler", "disposition")
-OF_EVENTS = (PUBLISHED, REPLAYED, SUPPRESSED, LOST)
+OF_EVENTS: tuple[Disposition, ...] = ("published", "replayed", "suppressed", "dropped")
 """The outcomes of an event."""
 OF_THE_APP: Mapping[MetricFamily, Callable[[Measures], Measured]] = {
     _gauge("outbox_messages", "Messages that wait for the broker."): lambda app: app.outbox.messages,

@@ -1,27 +1,11 @@
 """The types of the ledger of a device, in its message and in introspection; see `leadsman.introspection.document`."""
 
-from typing import Literal, NotRequired
+from typing import NotRequired
 
 from typing_extensions import TypedDict
 
 from leadsman.document import Percent, Seconds, Time
-
-Disposition = Literal[
-    "published",
-    "replayed",
-    "suppressed",
-    "buffered",
-    "dropped",
-    "failed",
-    "timed_out",
-    "circuit_open",
-    "deferred",
-    "held",
-    "missed",
-    "starting",
-    "disabled",
-]
-"""The outcome of a slot of the schedule; see `leadsman.ledger.ledger`."""
+from leadsman.ledger.ledger import Cause, Disposition
 
 
 class LedgerHour(TypedDict):
@@ -36,7 +20,7 @@ class LedgerHour(TypedDict):
 
 
 class LedgerGap(TypedDict):
-    """A time without readings."""
+    """A time without readings; or one in which readings were dropped, among others that may have arrived."""
 
     since: Time
     """When the first slot without a reading came due."""
@@ -44,13 +28,10 @@ class LedgerGap(TypedDict):
     """The next reading; null while there is none."""
     seconds: Seconds
     """How long it was, or has been so far."""
-    cause: str
-    """Why the first slot gave no reading."""
+    cause: Cause
+    """What happened to the first slot."""
     slots: dict[Disposition, int]
-    """The slots in it, by their outcome."""
-    arrived: NotRequired[int]
-    """Readings that the broker got between those that were dropped. With any, it is no silence; left out if there is
-    none."""
+    """The slots in it without a reading, by their outcome."""
 
 
 class DeviceLedger(TypedDict):

@@ -5,47 +5,20 @@ A poll on request has no slot, unless a poll of the schedule answers it. Whateve
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from leadsman.errors import ResultError
 from leadsman.event_bus import EventBus, Phase
-from leadsman.events import (
-    DeviceLeft,
-    MessageDropped,
-    PollDeferred,
-    PollFailed,
-    PollSkipped,
-    PollWithoutReading,
-    ReadingTaken,
-)
-from leadsman.ledger.ledger import (
-    BUFFERED,
-    CIRCUIT_OPEN,
-    DEFERRED,
-    DISABLED,
-    DISPOSITIONS,
-    FAILED,
-    LATE,
-    NEVER_POLLED,
-    ONE_DELAY,
-    TIMED_OUT,
-    Gap,
-    Ledger,
-    Polled,
-    availability,
-    total,
-)
-from leadsman.ledger.saved import LOST, LedgerRow, Now, restore, rows
+from leadsman.events import DeviceLeft, PollDeferred, PollFailed, PollSkipped, PollWithoutReading, ReadingTaken
+from leadsman.ledger.ledger import DISPOSITIONS, Gap, Ledger, Lost, Polled, availability, total
+from leadsman.ledger.saved import LedgerRow, Now, restore, rows
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.schedule import Cron, slots_between
-from leadsman.monitoring.bugs import placed
-from leadsman.monitoring.health import GOODBYE
 from leadsman.mqtt.answers import Json
-from leadsman.mqtt.topics import RESERVED, Topics
-from leadsman.text import clean
 
-FINAL = tuple(word for word in DISPOSITIONS if word != BUFFERED)
+FINAL = tuple(word for word in DISPOSITIONS if word != "buffered")
 """The dispositions that do not change any more: a reading that waits gets another one."""
 
 
@@ -67,54 +40,47 @@ class Schedule(NamedTuple):
         return slots_between(self.cron, self.interval or 0.0, origin, since, until) if self.has_slots else 0
 
 
-class _Silence:
-    """The silence of a source."""
-
-    __slots__ = ("allowed", "heard_at")
-
-    def __init__(self, allowed: float) -> None:
-        self.allowed = allowed
-        """Seconds without a reading after which a gap begins."""
-        self.heard_at = math.inf
-        """When the last reading was taken, monotonic seconds; infinity before the first."""
-
-
-class LedgerEntry(NamedTuple):
+@dataclass(slots=True)
+class LedgerEntry:
     """The ledger of a device or a side job."""
 
     ledger: Ledger
     schedule: Schedule
     job: bool
-    silence: _Silence | None
-    """None of a polled device."""
+    allowed: float
+    """Seconds without a reading after which a gap of a source begins."""
+    heard_at: float = math.inf
+    """When the last reading of a source was taken, monotonic seconds; infinity before the first."""
+    disabled: Now | None = None
+    """Until when the slots are counted of a device that is not enabled; None of one that is enabled."""
 
 
 class Ledgers:
     """The ledgers of an app, by the names of their devices.
 
     Args:
-        topics: the topics of the app.
         clock: its clock.
     """
 
-    def __init__(self, topics: Topics, clock: Clock) -> None:
-        self.on_news: Callable[[], None] | None = None
-        """Called when a gap ends."""
-        self._topics = topics
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._entries: dict[str, LedgerEntry] = {}
         self._schedules: dict[Schedule, Schedule] = {}  # one object for all devices with the same schedule
-        self._quiet: dict[str, LedgerEntry] = {}  # those of which the next reading may end a gap
-        self._disabled: dict[str, Now] = {}
         self._first = self.now()
-        self._on_news = self._notice  # one bound method for all devices
 
     # Which there are
 
     def add(
-        self, name: str, schedule: Schedule, poll: Polled | None, *, job: bool, silence: float = math.inf
+        self,
+        name: str,
+        schedule: Schedule,
+        poll: Polled | None,
+        *,
+        job: bool,
+        silence: float = math.inf,
+        enabled: bool = True,
     ) -> Ledger:
-        """Begin the ledger of a device that is read, or of a side job. It gives the receipts of the readings.
+        """Begin the ledger of a device, or of a side job. It gives the receipts of the readings.
 
         Args:
             name: the name of the device.
@@ -122,30 +88,27 @@ class Ledgers:
             poll: polls it; None for a source.
             job: whether it is a side job.
             silence: seconds without a reading after which a gap of a source begins.
+            enabled: whether it is read. The slots of one that is not are counted all the same.
         """
-        ledger = Ledger(self._clock.uptime(), poll, self._on_news)
+        ledger = Ledger(self._clock.uptime(), poll)
         schedule = self._schedules.setdefault(schedule, schedule)
-        entry = self._entries[name] = LedgerEntry(ledger, schedule, job, _Silence(silence) if poll is None else None)
-        if entry.silence is not None:
-            self._quiet[name] = entry
+        disabled = None if enabled else self._first
+        self._entries[name] = LedgerEntry(ledger, schedule, job, silence, disabled=disabled)
         return ledger
-
-    def add_disabled(self, name: str, schedule: Schedule, *, job: bool) -> None:
-        """Begin that of a device that is not enabled. Its slots are counted all the same."""
-        self.add(name, schedule, NEVER_POLLED, job=job)
-        self._disabled[name] = self._first
 
     def remove(self, name: str) -> None:
         """Remove the ledger of a device, if it has one."""
         self._entries.pop(name, None)
-        self._quiet.pop(name, None)
-        self._disabled.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
+
+    def get(self, name: str) -> LedgerEntry | None:
+        """As `ledgers[name]`; None if there is no such device."""
+        return self[name] if name in self._entries else None
 
     def __getitem__(self, name: str) -> LedgerEntry:
         """The ledger of a device, with the slots until now of one that is not enabled.
@@ -154,98 +117,81 @@ class Ledgers:
             KeyError: there is no such device.
         """
         entry = self._entries[name]
-        if (before := self._disabled.get(name)) is not None:
-            now = self._disabled[name] = self.now()
+        if (before := entry.disabled) is not None:
+            now = entry.disabled = self.now()
             if entry.schedule.cron is None:
                 slots = entry.schedule.slots(self._first.uptime, before.uptime, now.uptime)
             else:
                 slots = entry.schedule.slots(0.0, before.wall, now.wall)
             if slots:
-                entry.ledger.period.add(DISABLED, slots)
+                entry.ledger.period.add("disabled", slots)
         return entry
 
     # What happens
 
     def subscribe(self, events: EventBus) -> None:
-        """Observe what becomes of the polls, and why readings are dropped."""
+        """Observe what becomes of the polls."""
         events.subscribe_to(ReadingTaken, self._on_reading, Phase.HEALTH)
         events.subscribe_to(PollWithoutReading, self._on_no_reading, Phase.HEALTH)
         events.subscribe_to(PollFailed, self._on_failure, Phase.HEALTH)
         events.subscribe_to(PollDeferred, self._on_pause, Phase.HEALTH)
         events.subscribe_to(PollSkipped, self._on_open_circuit, Phase.HEALTH)
         events.subscribe_to(DeviceLeft, self._on_goodbye, Phase.HEALTH)
-        events.subscribe_to(MessageDropped, self._on_drop)
 
     def _on_reading(self, event: ReadingTaken) -> None:
         """A gap ends; of a source also one that nothing else has shown."""
-        entry = self._quiet.pop(event.entity, None)
+        entry = self._entries.get(event.entity)
         if entry is None:
             return
-        ledger, silence = entry.ledger, entry.silence
-        if silence is not None:
-            self._quiet[event.entity] = entry
-            if event.at - silence.heard_at > silence.allowed:
-                ledger.silent("nothing was heard", self._uptime(silence.heard_at + silence.allowed, event.at))
-            silence.heard_at = event.at
+        ledger = entry.ledger
+        if ledger.poll is None:
+            if event.at - entry.heard_at > entry.allowed:
+                ledger.silent("silent", self._uptime(entry.heard_at + entry.allowed, event.at))
+            entry.heard_at = event.at
         if ledger.gap is not None:
             ledger.heard(self._clock.uptime())
 
     def _on_no_reading(self, event: PollWithoutReading) -> None:
-        entry = self._entries.get(event.entity)
+        entry, why = self._entries.get(event.entity), event.why
         if entry is None:
             return
-        self._quiet[event.entity] = entry
-        ledger, interval, since = entry.ledger, entry.schedule.interval, self._clock.uptime() - event.at + event.due
-        if not event.cause and interval is not None and interval < ONE_DELAY and ledger.gap is None:
-            ledger.late(since, event.polls)
-            return
+        ledger = entry.ledger
         # Several polls were passed over together, maybe for hours: they belong to the period in which that is noticed.
         period = ledger.period if event.polls > 1 else ledger.receipt(event.due)
-        ledger.lost(period, event.why, event.cause or LATE, since, event.polls)
+        disposition: Lost = "missed" if why == "late" or why == "stopped" else why
+        ledger.lost(period, disposition, self._uptime(event.due, event.at), event.polls, why)
 
     def _on_failure(self, event: PollFailed) -> None:
-        entry, error, due = self._quiet_entry(event.entity), event.error, event.due
+        entry, error = self._entries.get(event.entity), event.error
         if entry is None:
             return
-        cause = placed(error)
-        if due is not None:
-            disposition = TIMED_OUT if isinstance(error, TimeoutError) else FAILED
-            entry.ledger.lost(entry.ledger.receipt(due), disposition, cause, self._uptime(due, event.at))
-        elif entry.silence is not None and not isinstance(error, ResultError):  # one bad reading is no silence
-            entry.ledger.silent(cause, self._clock.uptime())
+        disposition: Lost = "timed_out" if isinstance(error, TimeoutError) else "failed"
+        if event.due is not None:
+            self._lost(entry, disposition, event.due, event.at)
+        elif entry.ledger.poll is None and not isinstance(error, ResultError):  # one bad reading is no silence
+            entry.ledger.silent(disposition, self._clock.uptime())
 
     def _on_pause(self, event: PollDeferred) -> None:
-        entry, due = self._quiet_entry(event.entity), event.due
-        if entry is not None and due is not None:
-            cause = str(event.reason or "the device asked for a pause")
-            entry.ledger.lost(entry.ledger.receipt(due), DEFERRED, cause, self._uptime(due, event.at))
+        entry = self._entries.get(event.entity)
+        if entry is not None and event.due is not None:
+            self._lost(entry, "deferred", event.due, event.at)
 
     def _on_open_circuit(self, event: PollSkipped) -> None:
-        entry, at = self._quiet_entry(event.entity), self._clock.uptime()
+        entry, at = self._entries.get(event.entity), self._clock.uptime()
         if entry is None:
             return
-        if entry.silence is None:
-            cause = "isolated by hand" if event.isolated else "after failures"
-            entry.ledger.lost(entry.ledger.period, CIRCUIT_OPEN, cause, at)
+        if entry.ledger.poll is None:
+            entry.ledger.silent("circuit_open", at)
         else:
-            entry.ledger.silent("circuit open", at)
+            entry.ledger.lost(entry.ledger.period, "circuit_open", at)
 
     def _on_goodbye(self, event: DeviceLeft) -> None:
-        if (entry := self._quiet_entry(event.entity)) is not None:
-            entry.ledger.silent(f"{GOODBYE}: {event.reason}", self._clock.uptime())
+        if (entry := self._entries.get(event.entity)) is not None:
+            entry.ledger.silent("left", self._clock.uptime())
 
-    def _on_drop(self, event: MessageDropped) -> None:
-        entry = self._entries.get(self._topics.device_of(event.topic))
-        word = event.topic.rsplit("/", 1)[-1]
-        if entry is not None and (word in ("state", "history") or word not in RESERVED):
-            entry.ledger.explain(event.reason)
-
-    def _quiet_entry(self, name: str) -> LedgerEntry | None:
-        """The entry of a device that gave no reading; None if it has no ledger."""
-        entry = self._entries.get(name)
-        if entry is not None:
-            self._quiet[name] = entry
-        return entry
+    def _lost(self, entry: LedgerEntry, disposition: Lost, due: float, now: float) -> None:
+        """The poll that came due at `due` gave no reading. Both times are monotonic seconds."""
+        entry.ledger.lost(entry.ledger.receipt(due), disposition, self._uptime(due, now))
 
     # Restored and saved rows
 
@@ -260,8 +206,8 @@ class Ledgers:
         Raises:
             LookupError, TypeError, ValueError: the rows are damaged.
         """
-        entry = None if name in self._disabled else self._quiet_entry(name)
-        if entry is None:
+        entry = self._entries.get(name)
+        if entry is None or entry.disabled is not None:
             return []
         return restore(entry.ledger, found, self.now(), entry.schedule.slots, durable=durable)
 
@@ -272,39 +218,14 @@ class Ledgers:
         Raises:
             KeyError: there is no such device.
         """
-        ledger = self._entries[name].ledger
-        return () if name in self._disabled else rows(ledger, self.now(), self._first.offset, stopped=stopped)
+        entry = self._entries[name]
+        return () if entry.disabled else rows(entry.ledger, self.now(), self._first.offset, stopped=stopped)
 
     def end(self) -> None:
         """Readings that the broker does not have will never arrive."""
-        now = self.now()
+        now = self._clock.uptime()
         for entry in self._entries.values():
-            entry.ledger.end(now.uptime, LOST)
-
-    def has_slots(self, name: str) -> bool:
-        """Whether a device has a ledger with slots: a source has none."""
-        return name in self._entries and self._entries[name].schedule.has_slots
-
-    def counts_events(self, name: str) -> bool:
-        """Whether a device has a ledger, and sends events."""
-        return name in self._entries and self._entries[name].schedule.events
-
-    def slots_since_start(self, name: str) -> Mapping[str, int]:
-        """See `Ledger`.
-
-        Raises:
-            KeyError: there is no such device.
-        """
-        return self[name].ledger.slots_since_start()
-
-    def availability(self, name: str) -> float | None:
-        """The share of the slots in the ledger of a device that gave a reading, 0 to 1; None if there are none.
-
-        Raises:
-            KeyError: there is no such device.
-        """
-        share = self[name].ledger.availability()
-        return None if share is None else share / 100
+            entry.ledger.end(now)
 
     def document(self, name: str, since: float = 0.0, most_gaps: int | None = None) -> dict[str, Json]:
         """The ledger of a device: a `leadsman.ledger.document.DeviceLedger`.
@@ -317,14 +238,15 @@ class Ledgers:
         Raises:
             KeyError: there is no such device.
         """
-        ledger, now = self[name].ledger, self.now()
-        periods = list(ledger.periods())
+        entry, now = self[name], self.now()
+        ledger = entry.ledger
+        periods = ledger.periods()
         ends = [*(each.start for each in periods[1:]), now.uptime]
         chosen = [each for each, end in zip(periods, ends, strict=True) if end + now.offset > since]
         gaps = [each for each in ledger.gaps() if each.until is None or each.until + now.offset >= since]
         by, slots = total(chosen), sum(each.slots for each in chosen)
         share = availability(by) if slots else None
-        events = {"events": sum(by.values())} if self.counts_events(name) else {}
+        events = {"events": sum(by.values())} if entry.schedule.events else {}
         return {
             "at": rfc3339(now.wall),
             "slots": slots,
@@ -342,10 +264,6 @@ class Ledgers:
         """This moment."""
         return Now(self._clock.uptime(), self._clock.wall())
 
-    def _notice(self) -> None:
-        if self.on_news is not None:
-            self.on_news()
-
     def _uptime(self, at: float, now: float) -> float:
         """A time in monotonic seconds, as the ledgers have it. `now`: this moment in monotonic seconds."""
         return self._clock.uptime() - now + at
@@ -353,11 +271,10 @@ class Ledgers:
 
 def _gap(gap: Gap, now: Now) -> dict[str, Json]:
     until = now.uptime if gap.until is None else gap.until
-    found: dict[str, Json] = {
+    return {
         "since": rfc3339(gap.since + now.offset),
         "until": None if gap.until is None else rfc3339(gap.until + now.offset),
         "seconds": round(until - gap.since, 3),
-        "cause": clean(gap.cause),
+        "cause": gap.cause,
         "slots": dict(gap.slots),
     }
-    return found | {"arrived": gap.arrived} if gap.arrived else found

@@ -1,11 +1,9 @@
 """Publishes the ledger of each device at ``{prefix}/{device}/ledger``, and saves it.
 
 The ledger begins a new period at each full hour of the wall clock, and is published then; and within a minute after a
-gap has ended. Nothing is published while there is no connection, but a minute after the next one.
+gap has ended. Nothing is published while there is no connection, but within a minute after the next one.
 """
 
-import asyncio
-import math
 from collections.abc import Callable, Iterable, Iterator
 
 from leadsman.event_bus import EventBus
@@ -22,9 +20,10 @@ PUBLISHED_SPAN = 24 * HOUR
 """Seconds of history in the message of a device. Introspection has all of it."""
 MOST_PUBLISHED = 20
 """Gaps in the message of a device."""
-SOON = 60.0
-"""Seconds between two times at which gaps that have ended are published; and from a connection to the ledgers that
-could not be published without it, or that the broker may have lost with the session."""
+MINUTE = 60.0
+"""Seconds from one look at the ledgers to the next."""
+EARLY = 1.0
+"""Seconds before a full minute in which it counts as begun, since a timer may ring early by the wall clock."""
 SLICE = 10
 """Devices in one turn of the event loop."""
 MOST_WAITING = 512 * 1024
@@ -44,7 +43,7 @@ class LedgerReports:
     """
 
     def __init__(self, topics: Topics, link: Link, environment: Environment, slices: Slices) -> None:
-        self.ledgers = Ledgers(topics, environment.clock)
+        self.ledgers = Ledgers(environment.clock)
         """The ledgers."""
         self.save: Callable[[str, Iterable[LedgerRow]], None] | None = None
         """Takes the changed rows of a ledger, by the name of its device; None if no state is kept."""
@@ -54,8 +53,9 @@ class LedgerReports:
         self._link = link
         self._environment = environment
         self._slices = slices
-        self._noticed = self._unpublished = self._published = self._repeats = False
-        self._published_at = -math.inf
+        self._hour = self._current_hour()
+        self._publishing = False
+        self._published = False  # whether the broker has one
 
     def subscribe(self, events: EventBus) -> None:
         """Let the ledgers observe what happens, and publish them again where that is needed."""
@@ -64,21 +64,23 @@ class LedgerReports:
 
     def start(self) -> None:
         """Begin to publish."""
-        self.ledgers.on_news = self._on_news
         self._arm()
 
     def stop(self) -> None:
         """The app has ended, and the broker has all that it will have."""
-        self.ledgers.on_news = None
         if not self.durable:
             self.ledgers.end()
         for name in self.ledgers:
             self._save(name, stopped=True)
 
     def ring(self, now: float) -> None:
-        """A full hour: begin a new period."""
+        """A full minute: publish what is new, which at a full hour is each ledger, since a new period begins."""
         self._arm()
-        self._slices.begin("the ledger", self._round(self.ledgers, begin=True))
+        if self._hour != (hour := self._current_hour()):
+            self._hour = hour
+            self._slices.begin("the ledger", self._begin_periods())
+        if self._link.up and not self._publishing:
+            self._slices.begin("the ledger", self._publish_news())
 
     def restore(self, name: str, found: Iterable[LedgerRow]) -> None:
         """Continue the ledger of an earlier run.
@@ -91,57 +93,53 @@ class LedgerReports:
             self.save(name, changed)
 
     def _on_connection(self, event: LinkUp) -> None:
-        """The broker gets what could not be published, and what it may have lost."""
-        if self._unpublished or (self._published and not self._link.resumed):
-            self._unpublished = False
-            if not self._repeats:
-                self._repeats = True
-                asyncio.get_running_loop().call_later(SOON, self._publish_all)
+        """A broker that has lost the session may have lost what it retained, too."""
+        if self._published and not self._link.resumed:
+            for name in self.ledgers:
+                self.ledgers[name].ledger.news = True
+
+    def _current_hour(self) -> float:
+        return (self._environment.clock.wall() + EARLY) // HOUR
 
     def _arm(self) -> None:
-        """Ring at the next full hour of the wall clock, or at the one after it if that is less than a minute away."""
+        """Ring at the next full minute of the wall clock."""
         clock = self._environment.clock
-        wait = HOUR - clock.wall() % HOUR
-        self._environment.timers.add(clock.monotonic() + wait + (HOUR if wait < SOON else 0.0), self)
+        wait = MINUTE - (clock.wall() + EARLY) % MINUTE + EARLY
+        self._environment.timers.add(clock.monotonic() + wait, self)
 
-    def _on_news(self) -> None:
-        """A gap has ended."""
-        if not self._noticed:
-            self._noticed = True
-            now = self._environment.clock.monotonic()
-            wait = max(1.0, self._published_at + SOON - now)
-            asyncio.get_running_loop().call_later(wait, self._publish_news)
-
-    def _publish_all(self) -> None:
-        self._repeats = False
-        self._slices.begin("the ledger", self._round(self.ledgers, begin=False))
-
-    def _publish_news(self) -> None:
-        self._noticed, self._published_at = False, self._environment.clock.monotonic()
-        names = [name for name in self.ledgers if self.ledgers[name].ledger.news]
-        self._slices.begin("the ledger", self._round(names, begin=False))
-
-    def _round(self, names: Iterable[str], *, begin: bool) -> Iterator[float]:
-        """Publish these ledgers, and save them; with `begin`, a new period begins for each."""
-        for number, name in enumerate(tuple(names), 1):
-            if name not in self.ledgers:  # it was forgotten meanwhile
-                continue
-            entry = self.ledgers[name]
-            self._save(name, stopped=False)
-            if begin:
-                clock = self._environment.clock
-                entry.ledger.begin(clock.uptime(), clock.monotonic())
-            entry.ledger.news = False
-            if not entry.job:
-                while self._link.up and self._link.outbox.bytes > MOST_WAITING:
-                    yield PAUSE
-                self._publish(name)
+    def _begin_periods(self) -> Iterator[float]:
+        """Begin a period of each ledger, and save the one before."""
+        clock = self._environment.clock
+        for number, name in enumerate(tuple(self.ledgers), 1):
+            if name in self.ledgers:  # else it was forgotten meanwhile
+                self._save(name, stopped=False)
+                ledger = self.ledgers[name].ledger
+                ledger.begin(clock.uptime(), clock.monotonic())
+                ledger.news = True
             if number % SLICE == 0:
                 yield 0.0
 
+    def _publish_news(self) -> Iterator[float]:
+        """Publish each ledger that is new, and save it."""
+        self._publishing = True
+        try:
+            published = 0
+            for name in tuple(self.ledgers):
+                while self._link.up and self._link.outbox.bytes > MOST_WAITING:
+                    yield PAUSE
+                if name in self.ledgers and self.ledgers[name].ledger.news and self._link.up:
+                    self._publish(name)
+                    published += 1
+                    if published % SLICE == 0:
+                        yield 0.0
+        finally:
+            self._publishing = False
+
     def _publish(self, name: str) -> None:
-        if not self._link.up:
-            self._unpublished = True
+        entry = self.ledgers[name]
+        entry.ledger.news = False
+        self._save(name, stopped=False)
+        if entry.job:
             return
         self._published = True
         since = self._environment.clock.wall() - PUBLISHED_SPAN

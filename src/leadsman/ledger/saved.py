@@ -7,17 +7,7 @@ ledger was written. Times in the rows are epoch seconds.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from leadsman.ledger.ledger import (
-    BUFFERED,
-    DISPOSITIONS,
-    DROPPED,
-    MISSED,
-    PERIODS,
-    REPLAYED,
-    Counts,
-    Gap,
-    Ledger,
-)
+from leadsman.ledger.ledger import CAUSES, DISPOSITIONS, PERIODS, Cause, Counts, Disposition, Gap, Ledger
 
 Json = Any
 """Values that JSON can represent."""
@@ -26,9 +16,6 @@ HEAD = 0
 HOUR = 3600.0
 KEPT = PERIODS * HOUR
 """Seconds of history that are read."""
-NOT_RUNNING = "the app did not run"
-KILLED = "the app ended without a stop, or the ledger was not written"
-LOST = "the app ended before the broker had them"
 
 CountSlots = Callable[[float, float, float], int]
 """Takes a slot of an interval, and returns the slots after a second time, up to a third: see
@@ -100,53 +87,51 @@ def restore(
             ledger.remember_gap(gap)
     changed: list[LedgerRow] = []
     for key, each in counts.items():
-        ended = _end(each, REPLAYED if durable else DROPPED)
+        ended = _end(each, "replayed" if durable else "dropped")
         ledger.remember(ended)
         if ended != each:
             changed.append(_row(ended, now.offset, key))
-    unsent = sum(each.by.get(BUFFERED, 0) for each in counts.values())
+    unsent = sum(each.by.get("buffered", 0) for each in counts.values())
     if unsent and not durable:
         last = at - now.offset
-        ledger.remember_gap(Gap(last, last, f"{DROPPED}: {LOST}", {DROPPED: unsent}))
-    absent = _absent(ledger, max(at, earliest), now, count, NOT_RUNNING if stopped else KILLED)
+        ledger.remember_gap(Gap(last, last, "dropped", {"dropped": unsent}))
+    absent = _absent(ledger, max(at, earliest), now, count, "stopped" if stopped else "killed")
     return [*changed, *(_row(each, now.offset, round(each.start + now.offset)) for each in absent)]
 
 
-def _absent(ledger: Ledger, since: float, now: Now, count: CountSlots, cause: str) -> list[Counts]:
+def _absent(ledger: Ledger, since: float, now: Now, count: CountSlots, cause: Cause) -> list[Counts]:
     """Count the slots while the app did not run, by the hour."""
     total, start, found = 0, since, list[Counts]()
     while start < now.wall:
         end = min(now.wall, (start // HOUR + 1) * HOUR)
         slots = count(since, start, end)
         if slots:
-            found.append(Counts(start - now.offset, slots, {MISSED: slots}))
+            found.append(Counts(start - now.offset, slots, {"missed": slots}))
             ledger.remember(found[-1])
         total, start = total + slots, end
     if total:
-        ledger.silent(f"{MISSED}: {cause}", since - now.offset)
-        if ledger.gap is not None:
-            ledger.gap.slots[MISSED] = ledger.gap.slots.get(MISSED, 0) + total
+        gap = ledger.silent(cause, since - now.offset)
+        gap.slots["missed"] = gap.slots.get("missed", 0) + total
     return found
 
 
 def _row_of(gap: Gap, offset: float) -> list[Json]:
-    row = [gap.since + offset, _shift(gap.until, offset), gap.cause, gap.slots]
-    return [*row, gap.arrived] if gap.arrived else row
+    return [gap.since + offset, _shift(gap.until, offset), gap.cause, gap.slots]
 
 
 def _row(counts: Counts, offset: float, key: int) -> LedgerRow:
     return LedgerRow(key, {"start": counts.start + offset, "slots": counts.slots, "by": dict(counts.by)})
 
 
-def _end(counts: Counts, waited: str) -> Counts:
+def _end(counts: Counts, waited: Disposition) -> Counts:
     """A period of an app that has ended: what waited has the disposition `waited`, and a poll that was under way gave
     nothing."""
     by = dict(counts.by)
-    unsent = by.pop(BUFFERED, 0)
+    unsent = by.pop("buffered", 0)
     if unsent:
         by[waited] = by.get(waited, 0) + unsent
     if (under_way := counts.slots - sum(by.values())) > 0:
-        by[MISSED] = by.get(MISSED, 0) + under_way
+        by["missed"] = by.get("missed", 0) + under_way
     return counts._replace(by=by)
 
 
@@ -155,17 +140,18 @@ def _counts(document: Json, offset: float) -> Counts:
 
 
 def _gap(document: Any, offset: float) -> Gap:
-    since, until, cause, slots, *arrived = document
+    since, until, cause, slots = document
+    if cause not in CAUSES:
+        raise ValueError(f"{cause!r:.40} is no cause")
     ended = None if until is None else _time(until) - offset
-    return Gap(_time(since) - offset, ended, str(cause), _by(slots), *map(_number, arrived[:1]))
+    return Gap(_time(since) - offset, ended, cause, _by(slots))
 
 
-def _by(document: Any) -> dict[str, int]:
+def _by(document: Any) -> dict[Disposition, int]:
     """Slots by disposition."""
-    by = {str(word): _number(count) for word, count in document.items()}
-    if not by.keys() <= set(DISPOSITIONS):
+    if not set(document) <= set(DISPOSITIONS):
         raise ValueError("it contains an unknown disposition")
-    return by
+    return {word: _number(count) for word, count in document.items()}
 
 
 def _time(value: object) -> float:

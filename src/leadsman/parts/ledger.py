@@ -1,6 +1,7 @@
 """The ledgers: what became of each poll that was due."""
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.ledger.ledger import NEVER_POLLED
 from leadsman.ledger.ledgers import Ledgers, Schedule
 from leadsman.ledger.reports import LedgerReports
 from leadsman.registration.telemetry import Telemetry
@@ -37,7 +38,7 @@ def _follower(kept: Ledgers) -> Follower:
             ledger = kept.add(device.name, schedule, poll, job=device.job, silence=reader.stale_after)
             publisher.receipts, ledger.comparison = ledger, publisher.comparison
         elif isinstance(reader, Telemetry):
-            kept.add_disabled(device.name, schedule, job=device.job)
+            kept.add(device.name, schedule, NEVER_POLLED, job=device.job, enabled=False)
 
     def leave(device: Device, why: Departure) -> None:
         kept.remove(device.name)

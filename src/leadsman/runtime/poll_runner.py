@@ -288,42 +288,41 @@ class PollRunner:
         environment.timers.add(following, self)
         if missed:
             since = self.schedule.missed_since(missed)
-            why: Unread = "starting" if since <= self._polling_since else "missed"
-            cause = "the app did not poll yet" if why == "starting" else ""
-            self._report_missed(missed, now, cause)
-            self._without_reading(now, why, cause, since, missed)
+            why: Unread = "starting" if since <= self._polling_since else "late"
+            self._report_missed(missed, now, "the app did not poll yet" if why == "starting" else "")
+            self._without_reading(now, why, since, missed)
         elif self._missed is not None:
             self._report_missed(0, now)
         if not is_due:
             return
         if execution.circuit.held:
-            self._without_reading(now, "held", "until a person releases the device", now)
+            self._without_reading(now, "held", now)
         elif self.busy:
             cause = (
                 "the poll before still ran" if self.task is not None else "the thread of an earlier call is still busy"
             )
             self._report_missed(1, now, cause)
-            self._without_reading(now, "missed", cause, now)
+            self._without_reading(now, "missed", now)
             execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
         elif execution.admit():
             self.due = now
             self._start(self.cycle(self._horizon(now)))
         elif now < execution.circuit.deferred_until:
-            self._without_reading(now, "deferred", "the device asked for a pause", now)
+            self._without_reading(now, "deferred", now)
         else:
             environment.events.emit(PollSkipped(self.name, isolated=execution.circuit.isolated))
 
-    def _without_reading(self, now: float, why: Unread, cause: str, due: float, polls: int = 1) -> None:
+    def _without_reading(self, now: float, why: Unread, due: float, polls: int = 1) -> None:
         """Report polls that give no reading, the first of which came due at `due`, monotonic seconds."""
         environment = self._context.environment
         wall = environment.clock.wall()
-        environment.events.emit(PollWithoutReading(self.telemetry.name, why, cause, due, polls, now, wall))
+        environment.events.emit(PollWithoutReading(self.telemetry.name, why, due, polls, now, wall))
 
-    def _ended_without_reading(self, why: Unread, cause: str) -> None:
+    def _ended_without_reading(self, why: Unread) -> None:
         """Report that the poll under way gives no reading, unless it was requested."""
         due, self.due = self.due, None
         if due is not None:
-            self._without_reading(self._context.environment.clock.monotonic(), why, cause, due)
+            self._without_reading(self._context.environment.clock.monotonic(), why, due)
 
     def _report_missed(self, polls: int, now: float, cause: str = "") -> None:
         """Count missed polls, and report those that are to be reported now: once the app stops, all of them."""
@@ -462,7 +461,7 @@ class PollRunner:
         """The app has stopped: report what is not reported yet, and answer the requests that still wait."""
         if self._missed is not None:
             self._report_missed(0, math.inf)
-        self._ended_without_reading("missed", "the app stopped")
+        self._ended_without_reading("stopped")
         self._answer(DeviceUnavailable("the app stopped before the poll ended"))
 
     def retries(self) -> int:
@@ -529,7 +528,7 @@ class PollRunner:
     def _heard_after(self, goodbye: Goodbye, reading: Reading | None) -> None:
         """A poll has ended without an error, and before or in it the device was marked as unavailable."""
         if reading is None:
-            self._ended_without_reading("deferred", goodbye.cause)
+            self._ended_without_reading("deferred")
             self._answer(DeviceUnavailable(goodbye.cause))
             return
         self._goodbye = None
@@ -541,7 +540,7 @@ class PollRunner:
         if isinstance(error, Abandoned):
             return  # reported when it was abandoned
         if self.execution.circuit.isolated:
-            self._ended_without_reading("circuit_open", "isolated by hand")
+            self._ended_without_reading("circuit_open")
             self._answer(DeviceUnavailable("the circuit was isolated by hand; close it to continue"))
         elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._deferred(error)

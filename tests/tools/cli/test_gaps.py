@@ -10,8 +10,8 @@ GAP = {
     "since": "2026-04-08T10:00:05.000Z",
     "until": "2026-04-08T10:20:05.000Z",
     "seconds": 1200.0,
-    "cause": "failed: DeviceTimeout: no answer",
-    "slots": {"failed": 5, "circuit_open": 15},
+    "cause": "timed_out",
+    "slots": {"timed_out": 5, "circuit_open": 15},
 }
 
 
@@ -40,7 +40,7 @@ def ledger(counts, gaps=(), availability=None):
     }
 
 
-BOILER = ledger({"published": 1410, "replayed": 10, "failed": 5, "circuit_open": 15}, [GAP], 98.611)
+BOILER = ledger({"published": 1410, "replayed": 10, "timed_out": 5, "circuit_open": 15}, [GAP], 98.611)
 ATTIC = ledger({"published": 1440}, [], 100.0)
 
 
@@ -48,9 +48,9 @@ def test_it_shows_what_came_what_did_not_and_why(show):
     devices, gaps = show({"boiler": BOILER, "attic": ATTIC}).strip().split("\n\n")
     rows = [line.split("  ") for line in (*devices.splitlines()[2:], *gaps.splitlines()[2:])]
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
-        ["boiler", "98.61 %", "1440", "1420", "failed 5, circuit open 15"],
+        ["boiler", "98.61 %", "1440", "1420", "timed out 5, circuit open 15"],
         ["attic", "100 %", "1440", "1440", "–"],
-        ["boiler", "2026-04-08 10:00:05", "20m", "20", "failed: DeviceTimeout: no answer"],
+        ["boiler", "2026-04-08 10:00:05", "20m", "timed out", "timed out 5, circuit open 15"],
     ]
 
 
@@ -114,5 +114,7 @@ def test_a_person_reads_the_latest_gaps_and_a_program_gets_all(show):
 
 
 def test_words_of_devices_cannot_control_the_terminal(show):
-    printed = show({"a\x1b[2J": ledger({"failed": 1}, [GAP | {"cause": "failed: \x1b]0;x\x07"}], 0.0)})
+    printed = show(
+        {"a\x1b[2J": ledger({"failed": 1}, [GAP | {"cause": "\x1b]0;x\x07", "slots": {"\x1b]0;x\x07": 1}}], 0.0)}
+    )
     assert "\x1b" not in printed

@@ -167,7 +167,7 @@ def ledger(*gaps, at="2026-11-22T17:00:00.000Z"):
     return {"at": at, "gaps": [dict(zip(("since", "until", "seconds", "cause"), gap, strict=True)) for gap in gaps]}
 
 
-GAP = ("2026-11-22T16:35:13.000Z", "2026-11-22T16:35:25.000Z", 12.0, "failed: DeviceUnavailable: gone\x1b[2J")
+GAP = ("2026-11-22T16:35:13.000Z", "2026-11-22T16:35:25.000Z", 12.0, "timed_out\x1b[2J")
 
 
 def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask, stage):
@@ -185,7 +185,7 @@ def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask, 
     assert {"devices", "ledger"} <= set(stage.requests[0][1]["sections"])
     first, _, over, end = printed.splitlines()
     assert first == "No device is silent."
-    assert over.startswith("meter was silent 16:35:13 to 16:35:25 (12s): failed: DeviceUnavailable: gone")
+    assert over.startswith("meter was silent 16:35:13 to 16:35:25 (12s): timed out")
     assert "\x1b" not in over
     assert end.startswith("leadsman gaps has more. Times are local: UTC")
     assert ask("--json", finds=looked) == (0, "[]\n")

@@ -119,8 +119,8 @@ export function timeline(device, now, range, width) {
 /** What lasts: the states of the circuit, pauses, holds and gaps. */
 function bands(device, now, start, band) {
 	const { runtime, marks, ledger } = device;
-	for (const { since, until, cause, arrived } of ledger?.gaps ?? [])
-		if (!arrived) band("gaps", Date.parse(since), until ? Date.parse(until) : now, "gap", `no reading since ${clock(Date.parse(since))}: ${cause}`);
+	for (const { since, until, cause, slots } of ledger?.gaps ?? [])
+		band("gaps", Date.parse(since), until ? Date.parse(until) : now, "gap", `${cause === "dropped" ? `${slots.dropped} dropped` : "no reading"} since ${clock(Date.parse(since))}: ${cause.replaceAll("_", " ")}`);
 	let open = null, held = null;
 	for (const mark of marks) {
 		if (mark.kind === "circuit") {

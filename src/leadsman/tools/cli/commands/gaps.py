@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from leadsman.ledger.ledger import DISABLED, READ
+from leadsman.ledger.ledger import READ
 from leadsman.ledger.saved import KEPT
 from leadsman.loop.durations import human
 from leadsman.text import clean, count_noun
@@ -18,6 +18,7 @@ from leadsman.tools.cli.times import clock, local, zone
 
 if TYPE_CHECKING:
     from leadsman.ledger.document import DeviceLedger, LedgerGap
+    from leadsman.ledger.ledger import Disposition
 
 MOST = 100
 """Gaps that a person reads; a program gets all."""
@@ -55,7 +56,7 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
     gaps.sort(key=lambda found: found[1]["since"], reverse=True)
     rows = [_gap(*found) for found in gaps[:MOST]]
     lasting = {row[2]: RED for row, (_, gap) in zip(rows, gaps, strict=False) if gap["until"] is None}
-    print("\n" + table(("device", f"since ({zone()})", "length", "due", "cause"), rows, lasting))
+    print("\n" + table(("device", f"since ({zone()})", "length", "cause", "without a reading"), rows, lasting))
     if len(gaps) > MOST:
         print_text(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
 
@@ -74,37 +75,37 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
         until = datetime.fromisoformat(last["until"])
         if (datetime.fromisoformat(ledger["at"]) - until).total_seconds() < LATELY:
             times = f"{clock(last['since'])} to {clock(last['until'])}"
-            what = f"was silent {times} ({human(round(last['seconds']))})"
-            if (lost := _single(last)) is not None:
-                what = f"lost {lost} {times}" if last["seconds"] else f"lost {lost} at {clock(last['since'])}"
-            found.append((until, f"{clean(name)} {what}: {clean(last['cause'])}"))
+            what = f"was silent {times} ({human(round(last['seconds']))}): {_words(last['cause'])}"
+            if last["cause"] == "dropped":  # others may have arrived between them
+                what = f"lost {count_noun(last['slots']['dropped'], 'reading')} {times}"
+            found.append((until, f"{clean(name)} {what}"))
     found.sort(key=lambda each: each[0], reverse=True)
     more = [f"… and {count_noun(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
     return [*(line for _, line in found[:MOST_ENDED]), *more]
 
 
-def _single(gap: "LedgerGap") -> str | None:
-    """The single readings that were lost, while others arrived; None if the gap is a silence."""
-    slots, arrived = gap.get("slots", {}), gap.get("arrived", 0)
-    lost = slots.get("dropped", 0)
-    if len(slots) != 1 or not lost or not (arrived or not gap["seconds"]):
-        return None
-    return f"{lost} of {count_noun(lost + arrived, 'reading')}" if arrived else count_noun(lost, "reading")
-
-
 def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
     counts, share = ledger["counts"], ledger["availability"]
     read = sum(count for word, count in counts.items() if word in READ)
-    lost = ", ".join(f"{word.replace('_', ' ')} {count}" for word, count in counts.items() if word not in READ)
-    slots = str(ledger["slots"]) if ledger["slots"] or DISABLED in counts else "–"
+    slots = str(ledger["slots"]) if ledger["slots"] or "disabled" in counts else "–"
     came = count_noun(read, "event") if "events" in ledger else str(read)
     available = "–" if share is None else f"{int(share * 100) / 100:g} %"  # only what has no gap is 100
-    return clean(name), available, slots, came, lost or "–"
+    return clean(name), available, slots, came, _unread(counts)
 
 
 def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
-    length = _single(gap) or human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
-    return clean(name), local(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
+    length = human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
+    return clean(name), local(gap["since"]), length, _words(gap["cause"]), _unread(gap["slots"])
+
+
+def _unread(counts: Mapping["Disposition", int]) -> str:
+    """The slots without a reading, by their outcome."""
+    return ", ".join(f"{_words(word)} {count}" for word, count in counts.items() if word not in READ) or "–"
+
+
+def _words(name: str) -> str:
+    """A disposition or a cause, for a person."""
+    return clean(name).replace("_", " ")
 
 
 COMMAND = Subcommand(
