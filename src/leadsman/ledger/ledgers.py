@@ -219,7 +219,7 @@ class Ledgers:
             KeyError: there is no such device.
         """
         entry = self._entries[name]
-        return () if entry.disabled else rows(entry.ledger, self.now(), self._first.offset, stopped=stopped)
+        return () if entry.disabled is not None else rows(entry.ledger, self.now(), self._first.offset, stopped=stopped)
 
     def end(self) -> None:
         """Readings that the broker does not have will never arrive."""

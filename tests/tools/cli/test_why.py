@@ -191,13 +191,26 @@ def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask, 
     assert ask("--json", finds=looked) == (0, "[]\n")
 
 
+def test_a_silence_does_not_hide_the_readings_that_were_lost(ask):
+    lost = dict(zip(("since", "until", "seconds", "cause"), (GAP[0], GAP[1], 12.0, "dropped"), strict=True))
+    late = ledger(("2026-11-22T16:35:20.000Z", "2026-11-22T16:35:21.000Z", 1.0, "late"))
+    late["gaps"].insert(0, lost | {"slots": {"dropped": 3}})
+
+    printed = ask(finds=document(attic=WORKS) | {"ledger": {"bad": late}})[1]
+
+    assert printed.splitlines()[2:4] == [
+        "bad lost 3 readings 16:35:13 to 16:35:25",
+        "bad was silent 16:35:20 to 16:35:21 (1s): late",
+    ]
+
+
 def test_of_many_silences_that_are_over_the_latest_are_named(ask):
     ledgers = {f"d{minute}": ledger((GAP[0], f"2026-11-22T16:{minute}:00.000Z", 1.0, "x")) for minute in range(36, 51)}
 
     lines = ask(finds=document(attic=WORKS) | {"ledger": ledgers})[1].splitlines()
 
     assert [line.split()[0] for line in lines[2:]] == [*(f"d{each}" for each in range(50, 40, -1)), "…", "leadsman"]
-    assert lines[-2] == "… and 5 further devices"
+    assert lines[-2] == "… and 5 further gaps"
 
 
 @pytest.mark.parametrize("odd", [None, {"x": {}}, {"x": ledger((1, 2, 3, 4))}, {"x": ledger(GAP, at="soon")}])

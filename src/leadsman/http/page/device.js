@@ -195,10 +195,11 @@ export class DeviceView {
 		this.ledger.hidden = !ledger;
 		if (!ledger || this.drawn === ledger.at) return;
 		this.drawn = ledger.at;
-		const outcomes = (slots) => Object.entries(slots).map(([name, count]) => `${count.toLocaleString()} ${name.replaceAll("_", " ")}`).join(", ");
-		set(this.counts, outcomes(ledger.counts));
-		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause, slots }) =>
-			happened(now, Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${[cause.replaceAll("_", " "), outcomes(slots)].filter(Boolean).join(": ")}`)));
+		set(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${name.replaceAll("_", " ")}`).join(", "));
+		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause, slots }) => {
+			const lost = Object.values(slots).reduce((sum, count) => sum + count, 0), polls = lost ? `, ${counted(lost, cause === "dropped" ? "reading" : "poll")}` : "";
+			return happened(now, Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${cause.replaceAll("_", " ")}${polls}`);
+		}));
 		if (!ledger.gaps.length) this.gaps.append(h("li", {}, "none"));
 	}
 

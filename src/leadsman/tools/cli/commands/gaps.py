@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST = 100
 """Gaps that a person reads; a program gets all."""
 LATELY = 3600.0
-"""Seconds since the end of a gap that `ended_lately` names."""
+"""Seconds since the end of a gap that `ended_lately` names: an hour."""
 MOST_ENDED = 10
 """Gaps that it names."""
 
@@ -62,15 +62,19 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
 
 
 def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
-    """A line for the last gap of each device whose last gap ended less than `LATELY` ago, the latest first.
+    """Lines for the last silence and the last losses of each device that ended in the last hour, the latest first.
 
     Raises:
         LookupError, TypeError, AttributeError, ValueError: the app has another version, and other ledgers.
     """
     found = []
-    for name, ledger in ledgers.items():
-        last = max(ledger["gaps"], key=lambda gap: gap["since"], default=None)
-        if last is None or last["until"] is None:
+    latest = [
+        (name, ledger, last)
+        for name, ledger in ledgers.items()
+        for last in {gap["cause"] == "dropped": gap for gap in ledger["gaps"]}.values()
+    ]
+    for name, ledger, last in latest:
+        if last["until"] is None:
             continue
         until = datetime.fromisoformat(last["until"])
         if (datetime.fromisoformat(ledger["at"]) - until).total_seconds() < LATELY:
@@ -80,7 +84,7 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
                 what = f"lost {count_noun(last['slots']['dropped'], 'reading')} {times}"
             found.append((until, f"{clean(name)} {what}"))
     found.sort(key=lambda each: each[0], reverse=True)
-    more = [f"… and {count_noun(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
+    more = [f"… and {count_noun(len(found) - MOST_ENDED, 'further gap')}"] if len(found) > MOST_ENDED else []
     return [*(line for _, line in found[:MOST_ENDED]), *more]
 
 
