@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from leadsman import Broker
-from leadsman.errors import ConnectionRefused, NotListening
+from leadsman.errors import ConnackMissing, ConnectionRefused, NotListening
 from leadsman.mqtt import aiomqtt_client, client, codec_client
 from leadsman.mqtt.connection import ConnAck, Connect
 
@@ -164,3 +164,62 @@ def test_a_refusal_that_only_speaks_of_the_future_is_none_of_the_will(monkeypatc
     with pytest.raises(ConnectionRefused):
         connect(monkeypatch, refusing)
     assert len(refusing.packets) == 1
+
+
+class Closing:
+    """A client whose broker of MQTT 3.1.1 closes the connection on wills that it does not take, and at first on all."""
+
+    def __init__(self, *taken, away=0):
+        self.taken, self.away, self.accepted, self.closed = taken, away, [], 0
+
+    async def connect(self, broker, clock, packet, listener):
+        self.away -= 1
+        if self.away >= 0 or (packet.will_qos, packet.will_retained) not in self.taken:
+            raise ConnackMissing("the connection was lost")
+        made = Accepted(self)
+        self.accepted.append((packet.client_id, packet.will_qos, packet.will_retained))
+        return made
+
+
+class Accepted:
+    def __init__(self, client):
+        self.client, self.connack = client, ConnAck()
+
+    async def close(self):
+        self.client.closed += 1
+
+
+ALL = ((1, True), (1, False), (0, True), (0, False))
+
+
+@pytest.mark.parametrize(
+    ("closing", "used", "most", "keeps"),
+    [
+        (Closing((0, False)), (0, False), 0, False),
+        (Closing((1, False), (0, False)), (1, False), 2, False),
+        (Closing((0, True), (0, False)), (0, True), 0, True),
+        (Closing(*ALL, away=1), (1, True), 2, True),
+        (Closing(*ALL), (1, True), 2, True),
+    ],
+    ids=["least", "keeps nothing", "QoS 0", "was away", "takes all"],
+)
+def test_a_broker_of_3_1_1_that_closes_the_connection_on_a_will_gets_what_it_takes(
+    monkeypatch, closing, used, most, keeps
+):
+    monkeypatch.setitem(sys.modules, "leadsman.mqtt.aiomqtt_client", closing)
+    monkeypatch.setattr(client, "_imported", {"leadsman.mqtt.aiomqtt_client"})
+    connection = asyncio.run(client.connect(Broker(), None, PACKET._replace(protocol="3.1.1"), None))
+
+    assert (connection.connack.maximum_qos, connection.connack.retain_available) == (most, keeps)
+    assert closing.accepted[-1] == ("me", *used) or closing.accepted == [("me", *used)]
+    assert closing.closed == len(closing.accepted) - 1, "no other connection is left"
+
+
+def test_a_broker_of_3_1_1_that_is_away_is_asked_twice_in_an_attempt_and_no_more(monkeypatch):
+    closing = Closing(*ALL, away=2)
+    monkeypatch.setitem(sys.modules, "leadsman.mqtt.aiomqtt_client", closing)
+    monkeypatch.setattr(client, "_imported", {"leadsman.mqtt.aiomqtt_client"})
+    with pytest.raises(ConnackMissing):
+        asyncio.run(client.connect(Broker(), None, PACKET._replace(protocol="3.1.1"), None))
+
+    assert closing.away == 0

@@ -14,7 +14,8 @@ WRITER = """
 import sys
 from leadsman.spool import tables
 if "lazy" in sys.argv:
-    tables._SETTINGS = tuple(each.replace("= FULL", "= OFF") for each in tables._SETTINGS)
+    lazy = tuple(each.replace("= FULL", "= OFF") for each in tables.LAYOUT.settings)
+    tables.LAYOUT = tables.LAYOUT._replace(settings=lazy)
 from pathlib import Path
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota

@@ -120,6 +120,18 @@ def test_a_broker_that_starts_later_gets_every_reading(listen, start_app, tmp_pa
     assert numbers(listener) == sorted(numbers(listener))
 
 
+@pytest.mark.parametrize("conf", ["max_qos 0\n", "retain_available false\n", "max_qos 0\nretain_available false\n"])
+def test_a_broker_of_3_1_1_that_closes_the_connection_on_a_will_that_it_cannot_have_gets_the_readings(
+    listen, start_app, conf
+):
+    with Mosquitto(conf) as broker:
+        listener = listen(broker.port)
+        app = start_app(COUNTER, f"{broker.url}?protocol=3.1.1")
+        listener.wait_for("sys/counter/state", 10)
+
+    assert app.log.count("connected to the broker") == 1
+
+
 def test_the_client_is_named_in_the_log_and_in_the_heartbeat(mosquitto, listen, start_app, client):
     listener = listen(mosquitto.port)
     app = start_app(COUNTER, mosquitto.url)

@@ -12,16 +12,25 @@ import re
 import sys
 from types import ModuleType
 
-from leadsman.errors import ConnectionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
 from leadsman.loop.clock import Clock
 from leadsman.mqtt import transport
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, WrappedConnection
+from leadsman.mqtt.connection import (
+    Connect,
+    Connection,
+    ConnectionListener,
+    Connector,
+    Received,
+    WrappedConnection,
+)
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import NOT_AUTHORIZED, QOS_NOT_SUPPORTED, RETAIN_NOT_SUPPORTED, TOPIC_INVALID
 from leadsman.mqtt.message import Message
 
 _AIOMQTT, _CODEC = "leadsman.mqtt.aiomqtt_client", "leadsman.mqtt.codec_client"
+_WILLS = ((1, True), (1, False), (0, True))
+"""The QoS of a will, and whether it is kept: more than the least, the most first."""
 _imported: set[str] = set()
 """The clients whose import has ended."""
 _WILL = re.compile(r"\bwill\b(?! (?:be|not|restart|shut|close|expire|retry)\b)", re.IGNORECASE)
@@ -35,6 +44,10 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
     client = await _load(broker, packet.protocol)
     try:
         connection: Connection = await client.connect(broker, clock, packet, listener)
+    except ConnackMissing as error:
+        if error.silent or packet.protocol == V5 or packet.will_topic is None:
+            raise
+        return await _connect_with_less(client, broker, clock, packet, listener)
     except ConnectionRefused as error:
         if error.code == RETAIN_NOT_SUPPORTED and packet.will_retained:
             packet = packet._replace(will_retained=False)
@@ -49,6 +62,51 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
     else:
         return connection
     return await connect(broker, clock, packet, listener)
+
+
+async def _connect_with_less(
+    client: ModuleType, broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener
+) -> Connection:
+    """Connect to a broker of MQTT 3.1.1 that has closed the connection on a CONNECT. It has no code for a will of a
+    QoS that it does not have, nor for one that it cannot keep (MQTT 3.1.1 §3.2.2.3), and closes the connection on
+    such messages, too. It may only have been away before: what it takes is found with another client id, beside the
+    connection with the least will.
+
+    Raises:
+        ConnackMissing: it closes the connection on the least will, too.
+    """
+    least = packet._replace(will_qos=0, will_retained=False)
+    connection: Connection = await client.connect(broker, clock, least, listener)
+    for qos, retained in _WILLS:
+        offer = packet._replace(will_qos=qos, will_retained=retained and packet.will_retained)
+        try:
+            trial = await client.connect(
+                broker, clock, offer._replace(client_id=f"{packet.client_id}-will"), _Unheard()
+            )
+        except BrokerError:
+            continue
+        await trial.close()
+        await connection.close()
+        connection = await client.connect(broker, clock, offer, listener)
+        break
+    else:
+        qos, retained = 0, False
+    connack = connection.connack
+    connection.connack = connack._replace(maximum_qos=connack.maximum_qos if qos else 0, retain_available=retained)
+    return connection
+
+
+class _Unheard:
+    """Listens to nothing."""
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `ConnectionListener`."""
+
+    def lost(self, reason: str, code: int = 0) -> None:
+        """See `ConnectionListener`."""
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
 
 
 def _is_about_will(error: ConnectionRefused) -> bool:
