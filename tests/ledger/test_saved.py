@@ -135,15 +135,18 @@ def test_counts_that_no_period_can_have_are_damage_and_change_nothing(by):
         assert (total(after.periods()), after.gaps()) == ({}, [])
 
 
-def test_a_cause_without_a_name_is_damage():
+@pytest.mark.parametrize(
+    ("gap", "why"),
+    [
+        ([WALL - 60, WALL, "odd", {}], "'odd' is no cause"),
+        ([WALL - 60, WALL, "dropped", {"failed": 1}], "how many"),
+        ([WALL - 60, None, "dropped", {"dropped": 1}], "has not ended"),
+    ],
+)
+def test_a_gap_that_no_ledger_has_is_damage(gap, why):
     after = Ledger(5.0)
-    with pytest.raises(ValueError, match="'odd' is no cause"):
-        restore(
-            after,
-            [LedgerRow(0, {"at": WALL, "stopped": True, "gaps": [[WALL - 60, WALL, "odd", {}]]})],
-            Now(5.0, WALL),
-            every(60),
-        )
+    with pytest.raises(ValueError, match=why):
+        restore(after, [LedgerRow(0, {"at": WALL, "stopped": True, "gaps": [gap]})], Now(5.0, WALL), every(60))
     assert after.gaps() == []
 
 
@@ -151,7 +154,8 @@ def test_a_cause_without_a_name_is_damage():
 def test_gaps_come_back_as_they_were(found):
     before, after = Ledger(0.0), Ledger(0.0)
     for cause, slots, since, lasted in found:
-        before.remember_gap(Gap(since, since + lasted, cause, slots))
+        lost = {"dropped": 1} if cause == "dropped" else {}
+        before.remember_gap(Gap(since, since + lasted, cause, lost | slots))
 
     restore(after, saved(before, 0.0), Now(0.0, WALL), every(60))
 

@@ -143,6 +143,8 @@ def _gap(document: Any, offset: float) -> Gap:
     since, until, cause, slots = document
     if cause not in CAUSES:
         raise ValueError(f"{cause!r:.40} is no cause")
+    if cause == "dropped" and (until is None or "dropped" not in slots):
+        raise ValueError("a gap of dropped readings does not say how many, or has not ended")
     ended = None if until is None else _time(until) - offset
     return Gap(_time(since) - offset, ended, cause, _by(slots))
 
