@@ -170,7 +170,7 @@ class Closing:
     """A client whose broker of MQTT 3.1.1 closes the connection on wills that it does not take, and at first on all."""
 
     def __init__(self, *taken, away=0):
-        self.taken, self.away, self.accepted, self.closed = taken, away, [], 0
+        self.taken, self.away, self.accepted, self.closed, self.aborted = taken, away, [], 0, False
 
     async def connect(self, broker, clock, packet, listener):
         self.away -= 1
@@ -187,6 +187,9 @@ class Accepted:
 
     async def close(self):
         self.client.closed += 1
+
+    def abort(self):
+        self.client.aborted = True
 
 
 ALL = ((1, True), (1, False), (0, True), (0, False))
@@ -223,3 +226,23 @@ def test_a_broker_of_3_1_1_that_is_away_is_asked_twice_in_an_attempt_and_no_more
         asyncio.run(client.connect(Broker(), None, PACKET._replace(protocol="3.1.1"), None))
 
     assert closing.away == 0
+
+
+def test_an_app_that_stops_while_it_finds_what_such_a_broker_takes_leaves_no_connection(monkeypatch):
+    class Hanging(Closing):
+        async def connect(self, broker, clock, packet, listener):
+            if packet.client_id != "me":
+                await asyncio.Event().wait()
+            return await super().connect(broker, clock, packet, listener)
+
+    async def stop():
+        async with asyncio.timeout(0.01):
+            await client.connect(Broker(), None, PACKET._replace(protocol="3.1.1"), None)
+
+    hanging = Hanging((0, False))
+    monkeypatch.setitem(sys.modules, "leadsman.mqtt.aiomqtt_client", hanging)
+    monkeypatch.setattr(client, "_imported", {"leadsman.mqtt.aiomqtt_client"})
+    with pytest.raises(TimeoutError):
+        asyncio.run(stop())
+
+    assert hanging.aborted

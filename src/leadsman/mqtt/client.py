@@ -77,20 +77,24 @@ async def _connect_with_less(
     """
     least = packet._replace(will_qos=0, will_retained=False)
     connection: Connection = await client.connect(broker, clock, least, listener)
-    for qos, retained in _WILLS:
-        offer = packet._replace(will_qos=qos, will_retained=retained and packet.will_retained)
-        try:
-            trial = await client.connect(
-                broker, clock, offer._replace(client_id=f"{packet.client_id}-will"), _Unheard()
-            )
-        except BrokerError:
-            continue
-        await trial.close()
-        await connection.close()
-        connection = await client.connect(broker, clock, offer, listener)
-        break
-    else:
-        qos, retained = 0, False
+    try:
+        for qos, retained in _WILLS:
+            offer = packet._replace(will_qos=qos, will_retained=retained and packet.will_retained)
+            try:
+                trial = await client.connect(
+                    broker, clock, offer._replace(client_id=f"{packet.client_id}-will"), _Unheard()
+                )
+            except BrokerError:
+                continue
+            await trial.close()
+            await connection.close()
+            connection = await client.connect(broker, clock, offer, listener)
+            break
+        else:
+            qos, retained = 0, False
+    except BaseException:  # the app may stop meanwhile
+        connection.abort()
+        raise
     connack = connection.connack
     connection.connack = connack._replace(maximum_qos=connack.maximum_qos if qos else 0, retain_available=retained)
     return connection
