@@ -30,7 +30,7 @@ test: deps ## run all tests, those against real brokers and ports included (take
 	@scripts/brokers .venv-brokers $(BROKERS)
 	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
 
-test-fast: ## run the tests that need no broker, bus, port, root or network (a minute or two)
+test-fast: ## run the tests that need no broker, bus, port, root or network (some minutes)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest $(FAST) $(ARGS)
 
