@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import re
 import signal
 import subprocess
@@ -463,3 +464,10 @@ def test_the_app_of_the_page_publishes_what_its_boards_hear(tmp_path, mosquitto,
     assert "hears 2 devices" in shown
     assert "does not encrypt" in shown
     assert "sensors: failing" not in log
+
+
+@pytest.mark.parametrize("exc_info", [False, None, True])
+def test_what_asyncio_logs_is_logged_beside_a_proxy(exc_info, caplog):
+    logging.getLogger("asyncio").error("Task was destroyed but it is pending!", exc_info=exc_info)
+
+    assert "Task was destroyed" in caplog.text

@@ -59,8 +59,9 @@ _WRITE, _NOTIFY = 0x08, 0x10
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """A message that cannot be read is our error; aioesphomeapi and asyncio would show it again, with tracebacks."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], DecodeError)
+    """A message that cannot be read is our error; aioesphomeapi and asyncio would show it again, with tracebacks.
+    `exc_info` is False in a record of asyncio about a task that was destroyed."""
+    return not record.exc_info or not isinstance(record.exc_info[1], DecodeError)
 
 
 for _logger in ("aioesphomeapi.connection", "asyncio"):
