@@ -11,7 +11,7 @@ VALUES = [ExponentialBackoff(), CircuitBreaker(3), OnChange(0.5) | Every("5m"), 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_cannot_be_changed(value):
-    name = value._names()[0]
+    name = value._names[0]
 
     with pytest.raises(AttributeError, match="make another one"):
         setattr(value, name, 1)

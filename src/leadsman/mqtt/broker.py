@@ -238,7 +238,7 @@ class Broker(Value):
         )
 
     def _replace_fields(self, **fields: Any) -> Self:
-        own: dict[str, Any] = dict(zip(self._names(), self._fields(), strict=True))
+        own: dict[str, Any] = dict(zip(self._names, self._fields(), strict=True))
         return type(self)(**own | fields)
 
 

@@ -237,6 +237,8 @@ def check_rule(rule: object) -> PublishRule:
     Raises:
         InvalidType: a class, a rule that is to be awaited, text, or anything else.
     """
+    if isinstance(rule, JoinableRule) and type(rule).__module__ == __name__:
+        return rule
     if isinstance(rule, type) and isinstance(rule, PublishRule):
         raise InvalidType(f"publish is the class {rule.__name__}; write {rule.__name__}(…) with brackets")
     return _rule(rule)

@@ -5,12 +5,13 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
+from leadsman.registration.declaration import Option, carried, checked, is_second
 from leadsman.registration.injection import (
     Dependencies,
     Dependency,
@@ -21,23 +22,14 @@ from leadsman.registration.injection import (
     needs_and_payload,
     parameter_with_default,
 )
-from leadsman.registration.options import (
-    DeviceOptions,
-    check_options,
-    device_values,
-    fixed_of,
-    group_of,
-    is_second,
-    length_of,
-    queue_of,
-)
+from leadsman.registration.options import GROUP, TIMEOUT, DeviceOptions, queue
 from leadsman.registration.result import ValidateResult, reasons, result_validator
 from leadsman.text import describe
 
-TIMEOUT = 30.0
-"""The default timeout of a command in seconds."""
-QUEUE = 16
-"""The default number of commands that may wait behind the running one."""
+DEFAULT_TIMEOUT = 30.0
+"""Seconds."""
+DEFAULT_QUEUE = 16
+"""Commands that may wait behind the running one."""
 
 NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
 """The types of pydantic's errors for a value that is no object, where one is needed."""
@@ -49,14 +41,14 @@ Validate = Callable[[Json], object]
 class CommandOptions(DeviceOptions, total=False):
     """The options of `@app.command`, with those of `DeviceOptions`."""
 
-    timeout: Duration | None
+    timeout: Annotated[Duration | None, TIMEOUT.by_default(DEFAULT_TIMEOUT)]
     """The longest time for one call. Default 30 s; None: no limit."""
-    queue: int
+    queue: Annotated[int, queue(DEFAULT_QUEUE)]
     """How many commands may wait behind the running one, 1 or more. Default 16."""
-    when_full: Literal["reject", "drop-oldest"]
+    when_full: Annotated[Literal["reject", "drop-oldest"], Option(is_second("reject", "drop-oldest"), False)]
     """Which command is refused when the queue is full: the new one (``"reject"``, default), or the one that has
     waited longest. Its sender gets an error."""
-    group: str | None
+    group: Annotated[str | None, GROUP]
     """A group name. Commands take turns with the polls and commands of this group. Default None."""
 
 
@@ -91,26 +83,24 @@ class Command(NamedTuple):
 
 def register_command(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
     """Check one registration. Raises `InvalidType`, `InvalidValue`."""
-    check_options(options, CommandOptions)
-    fixed_of(options)
+    values = checked(options, CommandOptions)
     plain = not is_async(handler)
     check_result(handler)
     needs, payload = needs_and_payload(handler, available)
-    return Command(
-        name=name,
-        handler=handler,
-        needs=needs,
-        plain=plain,
-        payload=payload.name if payload else None,
-        annotation=payload.annotation if payload else None,
-        validate=payload_validator(payload.annotation, payload.name) if payload else None,
-        timeout=length_of(options, "timeout", TIMEOUT),
-        queue=queue_of(options, QUEUE),
-        drop_oldest=is_second(options, "when_full", "reject", "drop-oldest"),
-        group=group_of(options),
-        validate_result=result_validator(handler),
-        **device_values(options),
-    )
+    fields = {
+        **carried(values, Command),
+        "name": name,
+        "handler": handler,
+        "needs": needs,
+        "plain": plain,
+        "payload": payload.name if payload else None,
+        "annotation": payload.annotation if payload else None,
+        "validate": payload_validator(payload.annotation, payload.name) if payload else None,
+        "drop_oldest": values["when_full"],
+        "validate_result": result_validator(handler),
+        "labels": values["needs"],
+    }
+    return Command(**fields)
 
 
 def payload_validator(annotation: Any, parameter: str) -> Validate:

@@ -6,6 +6,7 @@ both, and whatever follows from an option, such as the timeout from the interval
 
 import ast
 import builtins
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -15,26 +16,18 @@ from typing import Any, NamedTuple, cast
 from leadsman import errors
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
-from leadsman.loop.durations import Duration, human, positive_seconds, seconds
+from leadsman.loop.durations import Duration, human, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.readings.publish import Every, JoinableRule, OnChange
-from leadsman.readings.sensor import ENTITY_OPTIONS, check_fields, merge_fields
+from leadsman.readings.sensor import ENTITY_OPTIONS, merge_fields
 from leadsman.registration.command import CommandOptions
+from leadsman.registration.declaration import Notation, Option, Options, declared
 from leadsman.registration.event import EventOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
-from leadsman.registration.options import (
-    AREA,
-    TITLE,
-    Options,
-    check_for_people,
-    fixed_of,
-    layout_of,
-    publish_of,
-    returns_bytes,
-)
+from leadsman.registration.options import check_fixed, layout_for, publish_for, returns_bytes
 from leadsman.registration.reading_type import ReadingType, reading_type
 from leadsman.registration.source import Source, SourceOptions
-from leadsman.registration.telemetry import JOBLESS, RETRYING, Telemetry, TelemetryOptions
+from leadsman.registration.telemetry import Telemetry, TelemetryOptions
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import qualified_name
@@ -60,18 +53,6 @@ _RULE_EXAMPLE = "write a rule as in code, such as \"OnChange(0.2) | Every('10m')
 _NEEDED = "write at least the threshold: circuit_breaker = { threshold = 5 }"
 
 
-def _duration(value: object, what: str = "it") -> Duration:
-    duration = cast("Duration", read_number(value))
-    positive_seconds(duration, what)
-    return duration
-
-
-def _pause(value: object) -> Duration:
-    duration = cast("Duration", read_number(value))
-    seconds(duration, "it")
-    return duration
-
-
 def _or_off(read: Read) -> Read:
     """A function that reads a value, or that there is none: ``off``, false, or null in YAML."""
     return lambda value: None if value is None or is_off(value) else read(value)
@@ -83,11 +64,7 @@ def _text(value: object) -> str:
     return value
 
 
-def _for_people(example: str) -> Read:
-    return lambda value: check_for_people(_text(value), "it", example)
-
-
-def _retry(value: object) -> int | Until:
+def _retries(value: object) -> int | Until:
     number = read_number(value)
     if isinstance(number, str) and number.replace("_", " ").replace("-", " ").lower() == UNTIL:
         return UNTIL_NEXT_POLL
@@ -105,7 +82,7 @@ def _names(value: object) -> list[str]:
     return names
 
 
-def _offline_on(value: object) -> str | list[str]:
+def _word_or_names(value: object) -> str | list[str]:
     """One of `_OFFLINE_ON`, or the names of errors."""
     return value if isinstance(value, str) and value in _OFFLINE_ON else _names(value)
 
@@ -127,7 +104,9 @@ def _backoff(value: object) -> BackoffStrategy:
 def _recovery(value: object) -> Duration | BackoffStrategy:
     if isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{")):
         return _backoff(value)
-    return _pause(value)
+    duration = cast("Duration", read_number(value))
+    seconds(duration, "it")
+    return duration
 
 
 def _breaker(value: object) -> CircuitBreaker:
@@ -183,11 +162,9 @@ def _rule(node: ast.expr, text: str) -> JoinableRule:
     raise InvalidValue(f"{clean(text)!r} is no publish rule; {_RULE_EXAMPLE}")
 
 
-def _fields(value: object) -> object:
+def _presentations(value: object) -> object:
     """How fields are shown, as a decorator takes it."""
-    given = {field: _typed(options) for field, options in value.items()} if isinstance(value, Mapping) else value
-    check_fields(given)
-    return given
+    return {field: _typed(options) for field, options in value.items()} if isinstance(value, Mapping) else value
 
 
 def _typed(options: object, kinds: Mapping[str, type] = MappingProxyType({"discoverable": bool})) -> object:
@@ -206,45 +183,67 @@ def _typed(options: object, kinds: Mapping[str, type] = MappingProxyType({"disco
     return found
 
 
+_NOTATIONS: Mapping[Notation, Read] = {
+    "number": read_number,
+    "number or off": _or_off(read_number),
+    "switch": read_switch,
+    "text": _text,
+    "cron": lambda value: Cron(_text(value)),
+    "retries": _retries,
+    "errors": _names,
+    "word or errors": _word_or_names,
+    "policy": _policy,
+    "backoff": _backoff,
+    "breaker or off": _or_off(_breaker),
+    "rule or off": _or_off(publish_rule),
+    "presentations": _presentations,
+}
+
+
 class DeviceOption(NamedTuple):
     """An option that the settings may set for a device."""
 
-    read: Read
-    argument: str = ""
-    """The option of the decorator; empty: it has the same name."""
-    replaces: tuple[str, ...] = ()
-    """The options of the decorator that set the same in another way."""
+    argument: str
+    """Its name where a decorator has it."""
+    declared: Option
+
+    def read(self, value: object) -> object:
+        """The value as a decorator takes it. Raises `InvalidValue`, `InvalidType`."""
+        assert self.declared.notation is not None
+        given = _NOTATIONS[self.declared.notation](value)
+        if self.declared.notation not in _OF_ERRORS:  # the names of errors are looked up where a device has them
+            self.declared.check(given, "it")
+        return given
 
 
-OPTIONS: Mapping[str, DeviceOption] = {
-    "interval": DeviceOption(_duration, replaces=("schedule",)),
-    "schedule": DeviceOption(lambda value: Cron(_text(value)), replaces=("interval",)),
-    "enabled": DeviceOption(read_switch),
-    "timeout": DeviceOption(_or_off(_duration)),
-    "retry": DeviceOption(_retry, replaces=("policy",)),
-    "retry_on": DeviceOption(_names, replaces=("policy",)),
-    "backoff": DeviceOption(_backoff, replaces=("policy",)),
-    "policy": DeviceOption(_policy, replaces=RETRYING),
-    "circuit_breaker": DeviceOption(_or_off(_breaker)),
-    "publish": DeviceOption(_or_off(publish_rule)),
-    "layout": DeviceOption(lambda value: layout_of({"layout": value}, None)),
-    "stale_after": DeviceOption(_or_off(_duration)),
-    "throttle": DeviceOption(_pause),
-    "offline_on": DeviceOption(_offline_on),
-    "expiry": DeviceOption(_or_off(_duration)),
-    "name": DeviceOption(_for_people(TITLE), "title"),
-    "area": DeviceOption(_for_people(AREA)),
-    "discoverable": DeviceOption(read_switch),
-    "fields": DeviceOption(_fields),
+def _settable(decorator: type) -> dict[str, DeviceOption]:
+    """The options of a decorator that the settings may set, by their names there."""
+    return {
+        option.setting or name: DeviceOption(name, option)
+        for name, option in declared(decorator).items()
+        if option.notation is not None
+    }
+
+
+_DECORATORS = {
+    "telemetry": TelemetryOptions,
+    "periodic": TelemetryOptions,
+    "source": SourceOptions,
+    "event": EventOptions,
+    "command": CommandOptions,
 }
-"""The options of `leadsman.registration.options.FOR_DEVICES`, by their names in the settings. Registrations need these
-names, too, but cannot import this module, which imports them."""
-OF_ERRORS = ("retry_on", "offline_on")
-"""Those whose value may be a list of the names of errors."""
-OF_FOUND = ("enabled", "publish", "layout", "stale_after", "name", "area", "discoverable", "fields")
-"""Those of a device that a handler finds while the app runs."""
-OF_FOUND_EVENTS = ("enabled", "name", "area", "discoverable", "fields")
-"""Those of one that sends events: it is never stale, and no setting for many devices thins events out."""
+OPTIONS: Mapping[str, DeviceOption] = {
+    name: option for decorator in _DECORATORS.values() for name, option in _settable(decorator).items()
+}
+"""The options that the settings may set for a device, by their names there."""
+TAKEN = {kind: frozenset(_settable(decorator)) for kind, decorator in _DECORATORS.items()}
+"""Those that each decorator takes. A setting for many devices thins no events out."""
+TAKEN["periodic"] -= {name for name, option in OPTIONS.items() if option.declared.of_topics}
+TAKEN["event"] -= {"publish"}
+OF_FOUND = [name for name, option in OPTIONS.items() if option.declared.of_found]
+"""Those of a device that a handler finds while the app runs. If it sends events, those of them that events take."""
+_OF_ERRORS = ("errors", "word or errors")
+"""The notations that have the names of errors."""
 _FOUND = f"no device is registered that takes it, and one that is found takes {join_words(OF_FOUND, 'or')}"
 
 _NOT_TAKEN = "no device that it is about takes it, or the app fixes it"
@@ -327,13 +326,13 @@ class DeviceSettings:
         layers = self._sections.of(name)
         if not layers:
             return options
-        fixed = {_written(option) for option in fixed_of(options)}
+        fixed = check_fixed(options.get("fixed", ()), "fixed")
         taken, place = TAKEN[kind], place_of(handler)
         found = dict(options)
         for section, entries in layers:
             for option, entry in entries.items():
                 rule = OPTIONS[option]
-                by_code = fixed & {option, *map(_written, rule.replaces)}
+                by_code = fixed & {option, *map(_written, rule.declared.replaces)}
                 if option in taken:
                     self._fitting.add((section, option))
                 if option not in taken or (by_code and is_pattern(section)):
@@ -350,26 +349,25 @@ class DeviceSettings:
                     continue
                 if never_stale:
                     raise entry.fault(InvalidValue("what is polled is stale after some time; write it, such as '5m'"))
-                for other in rule.replaces:
+                for other in rule.declared.replaces:
                     if _written(other) in entries:
                         raise entry.fault(InvalidValue(f"{option} and {other} exclude each other; leave one out"))
                     found.pop(other, None)
                     self.applied.get(name, {}).pop(_written(other), None)
-                if option in OF_ERRORS and isinstance(value, list):
+                if rule.declared.notation in _OF_ERRORS and isinstance(value, list):
                     value = entry.read(partial(_errors, option, available))
                 if option == "fields":
                     shown = cast("Mapping[str, Mapping[str, object]]", value)
                     for field in shown:
                         self.of_fields.setdefault((name, field), []).append(entry)
                     value = merge_fields(found.get("fields"), shown)
-                found[rule.argument or option] = value
+                found[rule.argument] = value
                 self.applied.setdefault(name, {})[option] = Applied(option, value, entry)
                 self._used.add((section, option))
-        names = [(name, each.argument or name) for name, each in OPTIONS.items()]
         kept = [
-            InCode(option, options[argument], place)
-            for option, argument in names
-            if argument in options and argument in found and option not in self.applied.get(name, {})
+            InCode(option, options[each.argument], place)
+            for option, each in OPTIONS.items()
+            if each.argument in options and each.argument in found and option not in self.applied.get(name, {})
         ]
         self.in_code.setdefault(name, []).extend(kept)
         return found
@@ -389,24 +387,24 @@ class DeviceSettings:
         entries: dict[str, SettingEntry] = {}
         fields: Mapping[str, object] = {}
         for _, layer in self._sections.of(device.name):
-            mine = OF_FOUND if device.events is None else OF_FOUND_EVENTS
-            taken = [option for option in layer if option in mine and option not in device.fixed]
+            mine = TAKEN["source" if device.events is None else "event"]
+            taken = [option for option in layer if option in mine and option in OF_FOUND and option not in device.fixed]
             entries |= {option: layer[option] for option in taken}
             if "fields" in taken:
                 shown = cast("Mapping[str, Mapping[str, object]]", self._values[layer["fields"].path])
                 fields = merge_fields(fields, shown)
-        changes: dict[str, Any] = {option: self._values[each.path] for option, each in entries.items()}
+        changes: dict[str, Any] = {}
+        for option, entry in entries.items():
+            value = fields if option == "fields" else self._values[entry.path]
+            changes[OPTIONS[option].argument] = OPTIONS[option].declared.check(value, "it")
         if "publish" in changes:
-            kind = _type_of_found(device)
-            changes["publish"] = entries["publish"].read(lambda _: publish_of(changes, kind))
+            kind, rule = _type_of_found(device), changes["publish"]
+            changes["publish"] = entries["publish"].read(lambda _: publish_for(rule, kind, given=True))
         if "layout" in changes:
-            changes["layout"] = entries["layout"].read(lambda _: layout_of(changes, _type_of_found(device)))
-        if "fields" in changes:
-            changes["fields"] = check_fields(fields)
-        if "name" in changes:
-            changes["title"] = changes.pop("name")
-        if "stale_after" in changes:
-            changes["stale_after"] = _length(changes["stale_after"])
+            layout = changes["layout"]
+            changes["layout"] = entries["layout"].read(lambda _: layout_for(layout, _type_of_found(device)))
+        if changes.get("stale_after", 0.0) is None:
+            changes["stale_after"] = math.inf
         return device._replace(**changes)
 
     def check(self, names: Collection[str], polled: Iterable[Telemetry], *, finds: bool) -> None:
@@ -470,11 +468,6 @@ def _type_of_found(device: Source) -> ReadingType | None:
     return kind if kind is None or device.filters is None else kind.filtered_where_known(device.filters)
 
 
-def _length(value: Duration | None) -> float:
-    """Seconds; infinite for None."""
-    return float("inf") if value is None else positive_seconds(value, "it")
-
-
 def _reader(option: str) -> Read:
     if option in OPTIONS:
         return OPTIONS[option].read
@@ -512,22 +505,3 @@ _KINDS = "write one of Python's, of leadsman's, or one that an adapter of the ap
 
 def _is_error(each: object) -> bool:
     return isinstance(each, type) and issubclass(each, Exception)
-
-
-def _options_of(*decorators: type, without: Collection[str] = ()) -> frozenset[str]:
-    known = {argument for each in decorators for argument in each.__annotations__}
-    return frozenset(
-        name
-        for name, each in OPTIONS.items()
-        if (each.argument or name) in known and (each.argument or name) not in without
-    )
-
-
-TAKEN = {
-    "telemetry": _options_of(TelemetryOptions),
-    "periodic": _options_of(TelemetryOptions, without=JOBLESS),
-    "source": _options_of(SourceOptions),
-    "event": _options_of(EventOptions, without={"publish"}),
-    "command": _options_of(CommandOptions),
-}
-"""The options of the settings that each decorator takes."""

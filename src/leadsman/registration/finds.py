@@ -13,7 +13,6 @@ from typing_extensions import TypedDict
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds, whole
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.injection import ContextDependency, Dependencies
 from leadsman.text import clean
 from leadsman.value import Value
 
@@ -75,15 +74,6 @@ class Finds(Value):
             raise InvalidValue(f"forget_after is {forget_after!r}; it must be at least {SHORTEST:g} s")
         stale = None if stale_after is None else positive_seconds(stale_after, "stale_after")
         self._hold(readings=readings, most=most, forget_after=forgotten, stale_after=stale)
-
-
-def check_finds(given: object, needs: Dependencies) -> Finds:
-    """The option ``finds`` of a handler. Raises `InvalidType`, `InvalidValue`."""
-    if not isinstance(given, Finds):
-        raise InvalidType(f"finds is {given!r}; write Finds(Model, most=100)")
-    if not any(isinstance(need, ContextDependency) for _, need in needs):
-        raise InvalidValue("finds needs context.device(…); give the handler a parameter of the type Context")
-    return given
 
 
 class FoundField(NamedTuple):

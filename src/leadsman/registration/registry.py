@@ -8,6 +8,7 @@ from leadsman.adapters.managed import ManagedAdapter, declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled, raise_together
 from leadsman.mqtt.topics import check_name, filters_overlap
 from leadsman.registration.command import Command, CommandOptions, register_command
+from leadsman.registration.declaration import Options
 from leadsman.registration.injection import (
     ContextDependency,
     Dependency,
@@ -17,7 +18,6 @@ from leadsman.registration.injection import (
     needs_of,
     place_of,
 )
-from leadsman.registration.options import Options
 from leadsman.registration.reading_type import payload_names, reading_type
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.source import Source, SourceOptions, register_source

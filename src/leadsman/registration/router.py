@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from leadsman.errors import InvalidType
 from leadsman.registration.command import CommandOptions
+from leadsman.registration.declaration import Options
 from leadsman.registration.injection import Handler
-from leadsman.registration.options import Options
 from leadsman.registration.source import SourceOptions
 from leadsman.registration.telemetry import TelemetryOptions
 

@@ -2,25 +2,17 @@
 the device sends them."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
+from leadsman.registration.declaration import LENGTH, Option, Options, carried, checked, or_none
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, needs_of
-from leadsman.registration.options import (
-    Errors,
-    Options,
-    ReadingOptions,
-    backoff_of,
-    breaker_of,
-    check_options,
-    length_of,
-    reading_values,
-)
+from leadsman.registration.options import BACKOFF, STALE_AFTER, Errors, ReadingOptions, reading_values
 from leadsman.registration.result import ValidateResult
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.environment import GuardSpec
@@ -31,7 +23,7 @@ if TYPE_CHECKING:
     from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
 
-STALE_AFTER = 300.0
+STALE = 300.0
 """Seconds without a reading after which a source is stale, by default. A source has no interval to derive it from."""
 
 
@@ -39,11 +31,11 @@ class SourceOptions(ReadingOptions, total=False):
     """The options of `@app.source`, with those of `ReadingOptions` and `DeviceOptions`. Durations are
     seconds, text such as ``"5m"``, or `timedelta`."""
 
-    backoff: BackoffStrategy
+    backoff: Annotated[BackoffStrategy, BACKOFF]
     """How long to wait before the generator is started again. Default ``ExponentialBackoff()``."""
-    stale_after: Duration | None
+    stale_after: Annotated[Duration | None, STALE_AFTER.by_default(STALE)]
     """The device is stale after this time without a reading. Default 5 min; None: never, as a door that stays shut."""
-    silence: Duration | None
+    silence: Annotated[Duration | None, Option(or_none(LENGTH))]
     """The generator is restarted after this time without a reading. One that waits in a `Buffer` is not: its silence is
     only reported. Default: as `stale_after`; None: never."""
 
@@ -101,21 +93,25 @@ class Source(NamedTuple):
 
 def register_source(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     """Check one registration. Raises `InvalidType`, `InvalidValue`."""
-    check_options(options, SourceOptions)
-    return make_source(name, handler, options, available)
+    return make_source(name, handler, checked(options, SourceOptions), options, available)
 
 
-def make_source(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
-    """Make a source of options that its decorator takes. Raises `InvalidType`, `InvalidValue`."""
+def make_source(
+    name: str, handler: Handler, values: Mapping[str, Any], options: Options, available: Sequence[Dependency]
+) -> Source:
+    """Make a source of the values of its options, of which some are given. Raises `InvalidType`, `InvalidValue`."""
     check_generator(handler)
-    stale_after = length_of(options, "stale_after", STALE_AFTER)
+    stale_after = values["stale_after"]
     needs = needs_of(handler, available)
-    return Source(
-        name=name,
-        handler=handler,
-        needs=needs,
-        guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
-        stale_after=math.inf if stale_after is None else stale_after,
-        silence=length_of(options, "silence", stale_after),
-        **reading_values(options, handler, needs),
-    )
+    fields = {
+        **carried(values, Source),
+        "name": name,
+        "handler": handler,
+        "needs": needs,
+        "guards": GuardSpec(from_options(backoff=values["backoff"]), values["circuit_breaker"]),
+        "stale_after": math.inf if stale_after is None else stale_after,
+        "silence": values["silence"] if "silence" in options else stale_after,
+        "labels": values["needs"],
+        **reading_values(values, options, handler, needs),
+    }
+    return Source(**fields)

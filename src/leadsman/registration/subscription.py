@@ -4,14 +4,15 @@ of that one, which is registered as a source of its own."""
 
 from collections.abc import AsyncIterator, Sequence
 from types import GenericAlias
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidValue, labelled
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.topics import check_filter
+from leadsman.mqtt.topics import check_filter, check_name
 from leadsman.readings.buffer import Buffer
 from leadsman.registration.command import Validate, payload_validator
+from leadsman.registration.declaration import Option, as_given, checked
 from leadsman.registration.event import EventOptions
 from leadsman.registration.injection import (
     Dependencies,
@@ -24,28 +25,31 @@ from leadsman.registration.injection import (
     name_of,
     needs_and_payload,
 )
-from leadsman.registration.options import check_options, enabled_of, length_of, queue_of
+from leadsman.registration.options import TIMEOUT, queue
 from leadsman.registration.source import SourceOptions
 
-TIMEOUT = 30.0
-"""The default timeout of a handler in seconds."""
-QUEUE = 64
-"""The default number of messages that may wait behind the one that is handled."""
+DEFAULT_TIMEOUT = 30.0
+"""Seconds."""
+DEFAULT_QUEUE = 64
+"""Messages that may wait behind the one that is handled."""
+
+
+_QUEUE = queue(DEFAULT_QUEUE)
 
 
 class SubscriptionOptions(SourceOptions, EventOptions, total=False):
     """The options of `@app.subscribe`. The options of a source apply to the device that `device` names, and those of an
     event to the one that `event` names."""
 
-    device: str
+    device: Annotated[str, Option(as_given)]
     """What the handler returns is published as a reading of this device, unless it is None. Default: no device, and
     what it returns is ignored."""
-    event: str
+    event: Annotated[str, Option(as_given)]
     """What the handler returns is published as an event of this device, unless it is None. In place of `device`."""
 
-    timeout: Duration | None
+    timeout: Annotated[Duration | None, TIMEOUT.by_default(DEFAULT_TIMEOUT)]
     """The longest time for one call. Default 30 s; None: no limit."""
-    queue: int
+    queue: Annotated[int, _QUEUE]
     """How many messages may wait behind the one that is handled, 1 or more; then the oldest is dropped. Default 64."""
 
 
@@ -95,25 +99,25 @@ def register_subscription(
     Raises:
         InvalidType, InvalidValue: the message begins with the topic filter.
     """
-    checked = check_filter(topic_filter)
-    with labelled(f"subscription {checked!r}"):
-        check_options(options, SubscriptionOptions)
+    mine = check_filter(topic_filter)
+    with labelled(f"subscription {mine!r}"):
+        values = checked(options, SubscriptionOptions)
         if readings is None and (only := sorted(options.keys() - OWN)):
             raise InvalidValue(f"{only[0]} is an option of a device; write device= as well, such as device='door'")
         fed = fed_by(options)
         plain, message = not is_async(handler), Provided(Received)
         needs, payload = needs_and_payload(handler, [*available, message])
         return Subscription(
-            topic_filter=checked,
+            topic_filter=mine,
             handler=handler,
             needs=needs,
             message=message,
             plain=plain,
             payload=payload.name if payload else None,
             validate=payload_validator(payload.annotation, payload.name) if payload else None,
-            timeout=length_of(options, "timeout", TIMEOUT),
-            queue=queue_of(options, QUEUE),
-            enabled=enabled_of(options),
+            timeout=values["timeout"],
+            queue=values["queue"],
+            enabled=values["enabled"],
             device=None if fed is None else fed.name,
             readings=readings,
             event=fed is not None and fed.kind == "event",
@@ -125,13 +129,14 @@ def fed_by(options: SubscriptionOptions) -> Fed | None:
     if "device" in options and "event" in options:
         raise InvalidValue("subscribe has a device and an event; leave one of them out, or write two handlers")
     if "event" in options:
-        return Fed("event", options["event"])
-    return Fed("source", options["device"]) if "device" in options else None
+        return Fed("event", check_name(options["event"], "event"))
+    return Fed("source", check_name(options["device"], "device")) if "device" in options else None
 
 
 def buffer_of(options: SubscriptionOptions) -> Buffer[object]:
     """Where the readings of a device wait until its source takes them: as many as messages may wait."""
-    return Buffer(queue_of(options, QUEUE))
+    most: Any = _QUEUE.check(options.get("queue", DEFAULT_QUEUE), "queue")
+    return Buffer(most)
 
 
 def source_of(handler: Handler, readings: Buffer[object]) -> Handler:

@@ -6,11 +6,11 @@ production. The options are listed once, in `TelemetryOptions`; the decorator an
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from leadsman.adapters.managed import adapter_names, declared_errors
 from leadsman.errors import InvalidType, InvalidValue, labelled
-from leadsman.loop.durations import Duration, positive_seconds, seconds, whole
+from leadsman.loop.durations import Duration, positive_seconds, whole
 from leadsman.loop.schedule import Cron
 from leadsman.loop.slots import offset_of
 from leadsman.mqtt.message import Delivery
@@ -18,16 +18,15 @@ from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.registration.command import RequestPayload, request_payload
+from leadsman.registration.declaration import PAUSE, Option, as_given, carried, checked, is_second, or_none
 from leadsman.registration.injection import Dependencies, Dependency, Handler, is_async, needs_of
 from leadsman.registration.options import (
+    BACKOFF,
+    GROUP,
+    STALE_AFTER,
+    TIMEOUT,
     Errors,
     ReadingOptions,
-    backoff_of,
-    breaker_of,
-    check_options,
-    group_of,
-    is_second,
-    length_of,
     reading_values,
 )
 from leadsman.registration.result import ValidateResult
@@ -52,66 +51,94 @@ SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
-JOBLESS = frozenset(
-    {
-        *("publish", "field", "fields", "filters", "delivery", "layout", "offline_on", "throttle", "request", "title"),
-        *("area", "discoverable"),
-    }
-)
-"""Options about topics and devices. They do not apply to side jobs."""
-
-
+_ACTIONS = ("continue", "hold", "stop")
 Fallback = Callable[[BaseException], Awaitable[object]]
 """A function that is called with the error after a poll that failed for good. It returns a reading to publish, or
 None."""
+
+
+def _interval(value: Duration, name: str) -> float:
+    length = positive_seconds(value, name)
+    if length < SHORTEST_INTERVAL:
+        raise InvalidValue(f"{name} is {value!r}; it must be at least {SHORTEST_INTERVAL} s")
+    return length
+
+
+def _schedule(value: str | Cron, name: str) -> Cron:
+    return value if isinstance(value, Cron) else Cron(value)
+
+
+def _retries(value: object, name: str) -> int | Until:
+    if isinstance(value, Until):
+        return value
+    kind = "it must be the number of retries after the first call, such as 3"
+    return whole(value, name, 0, kind=kind, limits="it must be 0 or more retries after the first call")
+
+
+def _policy(value: object, name: str) -> Policy:
+    return Lookup(value) if isinstance(value, str) else as_policy(value)
+
+
+def _on_failure(action: object, name: str) -> str | Fallback:
+    if isinstance(action, str):
+        if action not in _ACTIONS:
+            raise InvalidValue(f"{name} is {action!r}; it must be 'continue', 'hold', 'stop' or an async function")
+        return action
+    if isinstance(action, type) or not (callable(action) and is_async(action)):
+        raise InvalidType(
+            f"{name} is {action!r}; write 'continue', 'hold', 'stop' or an 'async def' that takes the error"
+        )
+    return action
 
 
 class TelemetryOptions(ReadingOptions, total=False):
     """The options of `@app.telemetry`, with those of `ReadingOptions` and `DeviceOptions`. Durations are
     seconds, text such as ``"5m"``, or `timedelta`."""
 
-    interval: Duration
+    interval: Annotated[Duration, Option(_interval, None, "number", replaces=("schedule",))]
     """Poll at this fixed interval, 10 ms or more. Give either this or `schedule`."""
-    schedule: str | Cron
+    schedule: Annotated[str | Cron, Option(_schedule, None, "cron", replaces=("interval",))]
     """Poll at the times of a cron expression with five fields. ``Cron(…, zone="Europe/Berlin")`` uses another time
     zone than the host's."""
-    retry: int | Until
+    retry: Annotated[int | Until, Option(_retries, 0, "retries", replaces=("policy",))]
     """Retries after the first call of a poll: ``retry=3`` is at most four calls. `UNTIL_NEXT_POLL`: as many as the
     backoff allows until the next poll. Default 0."""
-    retry_on: type[Exception] | Sequence[type[Exception]]
+    retry_on: Annotated[
+        type[Exception] | Sequence[type[Exception]], Option(as_given, None, "errors", replaces=("policy",))
+    ]
     """The errors that are retried, in place of the default: `OSError`, `TransientError` and the adapters'
     `transient_errors`."""
-    backoff: BackoffStrategy
+    backoff: Annotated[BackoffStrategy, BACKOFF]
     """How long to wait before a retry. Default ``ExponentialBackoff()``."""
-    budget: Duration
+    budget: Annotated[Duration, Option(PAUSE, math.inf)]
     """The longest sum of all waits of one outage; the time of the calls is not counted. Default: no limit."""
-    within: Duration
+    within: Annotated[Duration, Option(PAUSE, math.inf)]
     """No retry starts later than this after the first failure of an outage; the time of the calls is counted.
     Default: no limit."""
-    policy: Policy | str
+    policy: Annotated[Policy | str, Option(or_none(_policy), None, "policy", replaces=RETRYING)]
     """A policy of the algebra, or the name of a family or of a policy in the settings. It replaces `retry`,
     `retry_on`, `backoff`, `budget` and `within`. Default None."""
-    overrun: Literal["next-poll", "finish"]
+    overrun: Annotated[Literal["next-poll", "finish"], Option(is_second("next-poll", "finish"), False)]
     """``"next-poll"`` (default) drops a retry that would start at or after the next poll; ``"finish"`` makes it and
     delays that poll."""
-    on_failure: Literal["continue", "hold", "stop"] | Fallback
+    on_failure: Annotated[Literal["continue", "hold", "stop"] | Fallback, Option(_on_failure, "continue")]
     """What happens after a poll that failed for good. ``"continue"`` (default) goes on polling. ``"hold"`` stops
     polling the device until it is released. ``"stop"`` ends the app with exit code 69. An ``async def (error)`` is
     called, and its result is published as the state."""
-    timeout: Duration | None
+    timeout: Annotated[Duration | None, TIMEOUT]
     """The longest time for one call. Default: the interval, at most 60 s; for cron 60 s. None: no limit."""
-    group: str | None
+    group: Annotated[str | None, GROUP]
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
-    spread: Duration
+    spread: Annotated[Duration, Option(PAUSE)]
     """Delay the first poll by a fixed part of this time, the same one at every start. Default: the first poll comes at
     once, and later ones of more than 20 devices with one interval are spread over at most a second. 0: no spread."""
-    stale_after: Duration | None
+    stale_after: Annotated[Duration | None, STALE_AFTER]
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
-    throttle: Duration
+    throttle: Annotated[Duration, Option(PAUSE, THROTTLE, "number", of_topics=True)]
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. A request that comes sooner
     is refused, with the time after which to ask again. Default 1 s."""
-    request: str
+    request: Annotated[str, Option(as_given, of_topics=True)]
     """The parameter that takes the payload of a request at ``{prefix}/{device}/get``, such as ``"days"``. Its type
     validates the payload. It has a default, which all other polls have. Default: requests have no payload, and one that
     is there is ignored."""
@@ -186,77 +213,50 @@ def register_telemetry(
     name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], *, job: bool = False
 ) -> Telemetry:
     """Check one registration. Raises `InvalidType`, `InvalidValue`."""
-    check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
-    plain = not is_async(handler)
-    request = _request(options, handler)
-    needs = needs_of(handler, available)
-    interval, cron = _when(options)
-    timeout = length_of(options, "timeout", min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT))
-    return Telemetry(
-        name=name,
-        handler=handler,
-        needs=needs,
-        plain=plain,
-        interval=interval,
-        cron=cron,
-        guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
-        overrun=is_second(options, "overrun", "next-poll", "finish"),
-        on_failure=_on_failure(options),
-        group=group_of(options),
-        spread=seconds(options["spread"], "spread") if "spread" in options else None,
-        stale_after=_stale_after(options, interval, cron, timeout or 0.0),
-        throttle=seconds(options.get("throttle", THROTTLE), "throttle"),
-        undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
-        policy_name=named if isinstance(named := options.get("policy"), str) else None,
-        request=request,
-        job=job,
-        **reading_values(options, handler, needs),
-    )
-
-
-def _request(options: TelemetryOptions, handler: Handler) -> "RequestPayload | None":
-    if options.get("request") is None:
-        return None
-    return request_payload(handler, options["request"])
-
-
-def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:
+    values = checked(options, TelemetryOptions, job=job)
     if ("interval" in options) == ("schedule" in options):
         raise InvalidValue("write either interval='60s' or schedule='0 */2 * * *', and not both")
-    if "schedule" in options:
-        schedule = options["schedule"]
-        return None, schedule if isinstance(schedule, Cron) else Cron(schedule)
-    interval = options["interval"]
-    length = positive_seconds(interval, "interval")
-    if length < SHORTEST_INTERVAL:
-        raise InvalidValue(f"interval is {interval!r}; it must be at least {SHORTEST_INTERVAL} s")
-    return length, None
+    plain = not is_async(handler)
+    request = None if options.get("request") is None else request_payload(handler, options["request"])
+    needs = needs_of(handler, available)
+    interval, cron = values["interval"], values["schedule"]
+    timeout = values["timeout"] if "timeout" in options else min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT)
+    fields = {
+        **carried(values, Telemetry),
+        "name": name,
+        "handler": handler,
+        "needs": needs,
+        "plain": plain,
+        "cron": cron,
+        "guards": GuardSpec(_policy_of(values, options, needs), values["circuit_breaker"], timeout),
+        "stale_after": values["stale_after"] or _stale_after(interval, cron, timeout or 0.0),
+        "undecided": options.get("policy") is None and not any(option in options for option in RETRYING),
+        "policy_name": named if isinstance(named := options.get("policy"), str) else None,
+        "request": request,
+        "job": job,
+        "labels": values["needs"],
+        **reading_values(values, options, handler, needs),
+    }
+    return Telemetry(**fields)
 
 
-def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
-    """Make one policy of the retry options."""
-    if (named := options.get("policy")) is not None:
+def _policy_of(values: Mapping[str, Any], options: Mapping[str, object], needs: Dependencies) -> Policy:
+    """One policy of the retry options, of which these are given."""
+    if values["policy"] is not None:
         for option in RETRYING:
             if option in options:
                 raise InvalidType(
                     f"policy and {option} both say what is retried; put {option} into the policy, or leave it out"
                 )
-        return Lookup(named) if isinstance(named, str) else as_policy(named)
-    retry: object = options.get("retry", 0)
-    if retry is UNTIL_NEXT_POLL and options.get("overrun") == "finish":
+        policy: Policy = values["policy"]
+        return policy
+    retry, kinds = values["retry"], values["retry_on"]
+    if retry is UNTIL_NEXT_POLL and values["overrun"]:
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
-    if retry is not UNTIL_NEXT_POLL:
-        kind = "it must be the number of retries after the first call, such as 3"
-        retry = whole(retry, "retry", 0, kind=kind, limits="it must be 0 or more retries after the first call")
-    kinds = _transient(needs) if _left_out(options, retry) else exception_types(options["retry_on"], "retry_on")
-    bounds = [seconds(options[option], option) if option in options else math.inf for option in ("budget", "within")]
-    return from_options(retry, kinds, backoff_of(options), *bounds)
-
-
-def _left_out(options: TelemetryOptions, retry: object) -> bool:
-    """Whether `retry_on` is not given. An empty list counts as not given beside ``retry=0``: both may come from
-    settings."""
-    return "retry_on" not in options or ("retry" in options and retry == 0 and options["retry_on"] in ((), []))
+    # An empty list counts as not given beside retry=0: both may come from settings.
+    by_default = "retry_on" not in options or ("retry" in options and retry == 0 and kinds in ((), []))
+    kinds = _transient(needs) if by_default else exception_types(kinds, "retry_on")
+    return from_options(retry, kinds, values["backoff"], values["budget"], values["within"])
 
 
 def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
@@ -290,14 +290,14 @@ def with_options(telemetry: Telemetry, options: TelemetryOptions, catalogue: "Ca
     Raises:
         InvalidValue, InvalidType: an option is wrong, or no policy has the name.
     """
-    guards = telemetry.guards
+    values, guards = checked(options, TelemetryOptions), telemetry.guards
     if "circuit_breaker" in options:
-        guards = guards._replace(breaker=breaker_of(options))
+        guards = guards._replace(breaker=values["circuit_breaker"])
     if "overrun" in options:
-        telemetry = telemetry._replace(overrun=is_second(options, "overrun", "next-poll", "finish"))
+        telemetry = telemetry._replace(overrun=values["overrun"])
     if not options.keys() & {"policy", *RETRYING}:
         return telemetry._replace(guards=guards)
-    guards = guards._replace(policy=_policy(options, telemetry.needs))
+    guards = guards._replace(policy=_policy_of(values, options, telemetry.needs))
     changed = telemetry._replace(guards=guards, undecided=False, policy_name=None)
     if not isinstance(options.get("policy"), str):
         return changed
@@ -312,22 +312,7 @@ def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
 
 
-def _on_failure(options: TelemetryOptions) -> str | Fallback:
-    action: object = options.get("on_failure", "continue")
-    if isinstance(action, str):
-        if action not in ("continue", "hold", "stop"):
-            raise InvalidValue(f"on_failure is {action!r}; it must be 'continue', 'hold', 'stop' or an async function")
-        return action
-    if not (callable(action) and is_async(action)):
-        raise InvalidType(
-            f"on_failure is {action!r}; write 'continue', 'hold', 'stop' or an 'async def' that takes the error"
-        )
-    return action
-
-
-def _stale_after(options: TelemetryOptions, interval: float | None, cron: Cron | None, timeout: float) -> float:
-    if (given := length_of(options, "stale_after", None)) is not None:
-        return given
+def _stale_after(interval: float | None, cron: Cron | None, timeout: float) -> float:
     if cron is not None:
         return 2 * cron.largest_gap()
     return max(SHORTEST_STALE_AFTER, 3 * (interval or 0.0) + timeout)
