@@ -16,12 +16,13 @@ KEPT = ("HOME", "PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "LD_LIBRARY_PATH", "
 KEPT_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "COVERAGE_")
 LONGEST_FIRST = ("home_assistant", "system", "slow")
 """The marks of tests whose files begin first."""
+BY_DAY = 25
+"""Examples of a property; at night there are 2,000."""
 HOMES = TemporaryDirectory(prefix="leadsman-tests-", ignore_cleanup_errors=True)
 NUMBERS = itertools.count()
 
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.register_profile("beside", deadline=None, max_examples=20, derandomize=True)
-settings.register_profile("dev", deadline=None, derandomize=False, print_blob=True)
+settings.register_profile("ci", deadline=None, max_examples=BY_DAY, derandomize=True)
+settings.register_profile("dev", deadline=None, max_examples=BY_DAY, derandomize=False, print_blob=True)
 settings.register_profile("night", deadline=None, max_examples=2000, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
