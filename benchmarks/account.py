@@ -58,7 +58,7 @@ class Account:
     def report(self) -> dict[str, Any]:
         """Readings of each device: the number of the last one that was put, the numbers that the broker did not
         acknowledge, and how many were dropped to make room; and the messages of any kind that were dropped for any
-        reason, that are left in the outbox, and that waited there at the most."""
+        reason, that are left in the outbox, and that waited there at most."""
         devices = {
             topic.split("/")[1]: {
                 "put": last,

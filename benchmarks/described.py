@@ -1,7 +1,7 @@
 """What the start of discovery costs the readings of 1,000 devices, beside a start without it.
 
 ``python -m benchmarks.described PORT CONVENTION SPREAD`` is the job: 1,000 devices with six fields, read every two
-seconds. It prints by how many seconds the first poll of a device, and a later one, was late at the most, and ends.
+seconds. It prints by how many seconds the first poll of a device, and a later one, was late at most, and ends.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ class Held(NamedTuple):
     malloc: int
     """Bytes of larger ones, and of all that libraries in C have, SQLite for one (``mallinfo2`` of glibc)."""
     gaps: int
-    """Gaps in all ledgers, 50 of each device at the most."""
+    """Gaps in all ledgers, 50 of each device at most."""
     lines: int
     """Lines of source files that `linecache` keeps since a traceback had a frame there: no more than all code has.
     Each of them is one block."""

@@ -81,7 +81,7 @@ class Lost(logging.Handler):
 
 
 def _resident() -> float:
-    """MiB of memory at the most. What getrusage says begins with the memory of the process that started this one."""
+    """MiB of memory at most. What getrusage says begins with the memory of the process that started this one."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0]) / 1024
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 RATES = tuple(500 * each for each in (2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 60, 72, 84))
 """Readings a second that are asked for, until much less is delivered."""
 MOST_PER_DEVICE = 100.0
-"""Readings a second: leadsman polls a device every 10 ms at the most, so that higher rates need more devices."""
+"""Readings a second: leadsman polls a device every 10 ms at most, so that higher rates need more devices."""
 WIDE = "max_inflight_messages 1000\n"
 """For mosquitto, whose Receive Maximum is 20 unless it is configured: then a round trip of 20 messages is the limit at
 some ten thousand readings a second."""
@@ -141,7 +141,7 @@ def measured(
 
 
 def highest_rates(side: str, duration: float, rates: Sequence[float] = RATES, conf: str = "") -> tuple[float, float]:
-    """Readings per second delivered at the most, and the highest offered rate that was delivered within 5 %."""
+    """Readings per second delivered at most, and the highest offered rate that was delivered within 5 %."""
     most = held = 0.0
     holding = True
     for rate in rates:

@@ -31,7 +31,7 @@ ROOM = 2**30
 DEVICES = 200
 """Devices that are read each second meanwhile."""
 SETTLING, REPLAYED = 2.0, 30.0
-"""Seconds after which the replay goes on evenly; and for which it is watched at the most, as long as there is enough of
+"""Seconds after which the replay goes on evenly; and for which it is watched at most, as long as there is enough of
 it."""
 MOST_OF_IT = 0.8 * ROWS
 PATIENCE = 120.0
@@ -63,7 +63,7 @@ def million(times: int) -> list[Row]:
             wanted="≤ 2 s",
         ),
         Row("… start to first reading of the backlog", NONE, f"{backlog:.2f} s", wanted="≤ 2 s"),
-        Row("… more memory, at the most", NONE, f"{memory:.1f} MiB", wanted="≤ 20 MB"),
+        Row("… more memory, at most", NONE, f"{memory:.1f} MiB", wanted="≤ 20 MB"),
         Row(f"… p99 age of live readings of {DEVICES} devices during the replay", NONE, f"{age:.3f} s", wanted="< 2 s"),
         Row("… replayed", NONE, f"{rate:,.0f}/s", wanted="≥ 2,000/s"),
         Row("SIGTERM to exit, while a million readings are replayed", NONE, f"{stopped:.2f} s", wanted="≤ 1 s"),
@@ -99,7 +99,7 @@ def _environment(file: Path | None) -> dict[str, str]:
 
 
 def _run(file: Path | None) -> tuple[float, float, float, float, float, float]:
-    """Seconds to the first live reading, and to the first reading of the backlog; MiB at the most; the p99 age in
+    """Seconds to the first live reading, and to the first reading of the backlog; MiB at most; the p99 age in
     seconds of live readings; replayed readings a second; seconds from SIGTERM to the end."""
     live, replayed = list[Heard](), 0
 
@@ -138,7 +138,7 @@ def _until(look: Callable[[], object], what: str) -> None:
 
 
 def _most_memory(process: "subprocess.Popen[str]") -> float:
-    """MiB resident at the most."""
+    """MiB resident at most."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return int(dict(line.split(":", 1) for line in lines)["VmHWM"].split()[0]) / 1024
 

@@ -14,7 +14,7 @@ from benchmarks.rows import NONE, Row, note, ratio_row
 from leadsman.testing import Mosquitto
 
 PROBED = (3000, 5000, 8000, 12_000, 16_000, 20_000, 24_000, 32_000, 40_000, 48_000)
-"""Readings a second, to find what a side delivers at the most."""
+"""Readings a second, to find what a side delivers at most."""
 STARTS, MORE = 5, 1.4
 """An app that is asked for a little more than it can do begins with a backlog, since it polls before it is connected.
 It must catch up each time: seven of thirteen starts did not once, and went on with a quarter of what it can."""
@@ -35,7 +35,7 @@ def overloaded(times: int) -> list[Row]:
     return [
         ratio_row("asked 4 × what it can: delivered / its own maximum", "", shares, "≥ 0.9"),
         ratio_row(f"… {MORE} × what it can, the worst of {STARTS} starts", "", starts, "≥ 0.9"),
-        ratio_row("… memory at the most", "MiB", sizes, "bounded"),
+        ratio_row("… memory at most", "MiB", sizes, "bounded"),
     ]
 
 

@@ -94,7 +94,7 @@ class Verdict(NamedTuple):
     dropped: int
     """Messages that the outbox dropped, and reported."""
     most: int
-    """Messages that waited in the outbox at the most."""
+    """Messages that waited in the outbox at most."""
     left: int
     """Messages that were in the outbox when the app ended, and reported."""
     lost: int

@@ -279,7 +279,7 @@ class App(Registrar):
             InvalidType: `kind` is no notice, or the function does not take one.
             InvalidValue: the app is running.
         """
-        from leadsman.notices import KINDS  # only apps that listen pay for it
+        from leadsman.notices import KINDS  # only apps that listen need it
 
         if kind not in KINDS:
             names = [each.__name__ for each in KINDS]
@@ -386,7 +386,7 @@ class App(Registrar):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
-        from leadsman.wiring.outside import (  # one that is only looked at does not pay for it
+        from leadsman.wiring.outside import (  # imported here: one that is only looked at needs none of it
             access,
             check_installed,
             server,

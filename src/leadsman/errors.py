@@ -12,7 +12,7 @@ sense.
 | `Stopped`            | a device that must work    | after a restart      |
 | `BrokerError`        | the broker or its settings | the link reconnects  |
 | `EndpointError`      | the settings               | it is tried again    |
-| `SessionError`       | the file of the session    | once it is mended    |
+| `SessionError`       | the file of the session    | once it is fixed    |
 | `SpoolError`         | the disk, or another app   | see its classes      |
 | `LeaseError`         | the engine or its settings | see its classes      |
 """

@@ -163,7 +163,7 @@ class DeviceReleased(NamedTuple):
 
 class PollMissed(NamedTuple):
     """`polls` polls were due while an earlier one was still running, or while the process slept. They are not made
-    up for. A device whose interval is shorter than a second has one such event each second at the most, with all that
+    up for. A device whose interval is shorter than a second has one such event each second at most, with all that
     were missed since the one before."""
 
     entity: str

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from leadsman import Sensor
-from leadsman.discovery.fields import DEEPEST, MOST, fields_of, scalar, settable, terms_of
+from leadsman.discovery.fields import MAX_FIELDS, MAX_KEYS, fields_of, scalar, settable, terms_of
 from leadsman.introspection.schema import schema_of
 
 
@@ -105,7 +105,7 @@ def test_a_union_of_models_gives_the_fields_of_all():
 def test_a_model_in_itself_ends():
     paths = [field.path for field in found(Tree)]
 
-    assert max(map(len, paths)) == DEEPEST
+    assert max(map(len, paths)) == MAX_KEYS
 
 
 def test_a_title_of_the_author_is_the_name():
@@ -164,9 +164,9 @@ def test_known_abbreviations_are_written_as_people_write_them(field, name):
 
 
 def test_a_payload_has_a_most_of_fields():
-    many = create_model("M", **{f"f{number}": (float, ...) for number in range(MOST + 10)})
+    many = create_model("M", **{f"f{number}": (float, ...) for number in range(MAX_FIELDS + 10)})
 
-    assert len(fields_of(schema_of(many))) == MOST
+    assert len(fields_of(schema_of(many))) == MAX_FIELDS
 
 
 def test_options_of_numbers_are_no_text():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import AwareDatetime, BaseModel, create_model
 
 from leadsman import App, Light, Sensor, Update
-from leadsman.discovery.homeassistant import MOST
+from leadsman.discovery.homeassistant import MAX_CONFIGURATION_BYTES
 from leadsman.errors import InvalidType, InvalidValue
 
 from .entities import command, entities, state
@@ -74,7 +74,7 @@ def test_many_dates_are_in_several_messages_of_which_none_is_too_long():
     recent = {name: payload for name, payload in found.items() if name != "kitchen"}
     assert len(recent) > 1
     assert all(name.startswith("kitchen--recent") for name in recent)
-    assert all(len(payload) <= MOST + 10 for payload in found.values())
+    assert all(len(payload) <= MAX_CONFIGURATION_BYTES + 10 for payload in found.values())
     assert {key for payload in recent.values() for key in entities(payload)} == set(names)
 
 

@@ -1,7 +1,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from leadsman.discovery.homeassistant import FIRST, split_keys
+from leadsman.discovery.homeassistant import MAIN_MESSAGE, split_keys
 
 sizes = st.dictionaries(st.text(), st.integers(1, 60), max_size=40)
 
@@ -12,22 +12,22 @@ def shared(keys, most=100, first=40):
 
 
 def size(keys, name, some, first=40):
-    return sum(keys[each] for each in some) + (first if name == FIRST else 0)
+    return sum(keys[each] for each in some) + (first if name == MAIN_MESSAGE else 0)
 
 
 @given(sizes)
 def test_each_key_is_in_one_message_and_the_first_message_is_always_there(keys):
     found = shared(keys)
 
-    assert FIRST in found
+    assert MAIN_MESSAGE in found
     assert sorted(key for some in found.values() for key in some) == sorted(keys)
-    assert all(some for name, some in found.items() if name != FIRST)
+    assert all(some for name, some in found.items() if name != MAIN_MESSAGE)
 
 
 @given(sizes)
 def test_a_message_is_short_enough_or_has_no_more_than_one_key(keys):
     for name, some in shared(keys).items():
-        assert size(keys, name, some) <= 100 or len(some) <= (0 if name == FIRST else 1)
+        assert size(keys, name, some) <= 100 or len(some) <= (0 if name == MAIN_MESSAGE else 1)
 
 
 @given(sizes)

@@ -295,7 +295,7 @@ async def wait_for_room(house):
 @pytest.mark.slow
 def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_them(run, monkeypatch):
     monkeypatch.setattr(server, "WRITE_TIMEOUT", 1000)
-    monkeypatch.setattr(routes, "SENDING", 1000)
+    monkeypatch.setattr(routes, "SEND_TIMEOUT", 1000)
     monkeypatch.setattr(socket.socket, "listen", with_small_buffers)
 
     async def crowd(house):
@@ -305,11 +305,11 @@ def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_
             refused = [await house.get(path) for path in LARGE]
             others = [(await house.get(path)).status_code for path in ("/healthz", "/introspect/boiler")]
         await wait_for_room(house)
-        monkeypatch.setattr(routes, "SENDING", 0.2)
+        monkeypatch.setattr(routes, "SEND_TIMEOUT", 0.2)
         async with contextlib.AsyncExitStack() as clients:
             for _ in range(MOST_AT_ONCE):
                 await clients.enter_async_context(unread(house, "/introspect"))
-            monkeypatch.setattr(routes, "SENDING", 1000)  # of those that begin from now on
+            monkeypatch.setattr(routes, "SEND_TIMEOUT", 1000)  # of those that begin from now on
             await wait_for_room(house)
         return [(each.status_code, "retry-after" in each.headers) for each in refused], others
 
@@ -379,7 +379,7 @@ def requests():
 
 
 def test_a_port_in_use_is_reported_once_and_the_app_runs_and_takes_it_later(monkeypatch, caplog):
-    monkeypatch.setattr("leadsman.http.door.AGAIN", 0.05)
+    monkeypatch.setattr("leadsman.http.door.BIND_RETRY_INTERVAL", 0.05)
     app, port = house_app(), free_port()
     app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}"}))
 

@@ -34,7 +34,7 @@ def join(core):
             await recorder.beside()
 
         core.life.beside["the part"] = beside
-    core.life.closes += recorder.closes
+    core.life.close += recorder.closes
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from leadsman.testing import Harness, Scripted
 
 Jpeg = Annotated[bytes, Content("image/jpeg", limit=1000)]
 LARGEST = 1_000_000
-"""Bytes of a content, at the most."""
+"""Bytes of a content, at most."""
 PICTURES = [b"\xff\xd8one", b"\xff\xd8one", b"\xff\xd8two"]
 
 

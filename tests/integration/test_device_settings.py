@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from leadsman import App, Context, Finds, Round, Sensor
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
-from leadsman.tools.simulation.scenario import QUIET
+from leadsman.tools.simulation.scenario import QUIET_DAY
 from leadsman.tools.simulation.simulator import Simulation, simulate, stage_of
 from leadsman.tools.simulation.variant import AS_WRITTEN
 
@@ -117,7 +117,7 @@ def test_a_simulated_day_sees_the_same_options():
         return {"t": 1.0}
 
     where = Where.nowhere({"devices.boiler.interval": "10m"})
-    simulation = Simulation(app, where, QUIET, 3600.0, 1)
+    simulation = Simulation(app, where, QUIET_DAY, 3600.0, 1)
     found = simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None)
 
     assert found.days[0].slots == 6

@@ -2,7 +2,7 @@ import asyncio
 import itertools
 
 from leadsman import App, CircuitBreaker
-from leadsman.monitoring.heartbeat import LARGEST
+from leadsman.monitoring.heartbeat import MAX_DOCUMENT_BYTES
 from leadsman.testing import Outages, Scripted, fail, hang
 
 READING = {"t": 21.5}
@@ -137,12 +137,12 @@ def test_a_document_of_many_devices_tells_counts_and_only_those_that_are_not_ok(
     running.run("10s")
 
     status = running.status()
-    assert len(running.broker.retained["app/status"].payload) <= LARGEST
+    assert len(running.broker.retained["app/status"].payload) <= MAX_DOCUMENT_BYTES
     assert status["counts"] == {"ok": 3000, "error": 1}
     assert list(status["devices"]) == ["broken"]
     running.stop()
     assert running.status()["state"] == "offline"
-    assert len(running.broker.retained["app/status"].payload) <= LARGEST
+    assert len(running.broker.retained["app/status"].payload) <= MAX_DOCUMENT_BYTES
 
 
 def test_recovery_is_told_with_the_length_of_the_outage(harness):

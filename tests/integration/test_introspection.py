@@ -13,7 +13,7 @@ from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection import document
 from leadsman.introspection.document import Answer, CommandResult, Introspection, RegistryDocument
-from leadsman.introspection.pages import ENVELOPE, LARGEST, merge
+from leadsman.introspection.pages import ENVELOPE, MAX_PAGE_BYTES, merge
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.service import MOST_AT_ONCE
@@ -314,7 +314,7 @@ def test_a_large_answer_comes_in_pages_that_the_broker_takes(harness, largest):
     assert {page["pages"] for page in pages} == {len(pages)}
     assert {(page["transaction"], page["status"]) for page in pages} == {(7, "ok")}
     assert {message.correlation for message in messages} == {b"\x01"}
-    assert max(len(message.payload) for message in messages) < (largest or LARGEST + ENVELOPE)
+    assert max(len(message.payload) for message in messages) < (largest or MAX_PAGE_BYTES + ENVELOPE)
     for page in pages:
         strictly(Answer, page)
     document = strictly(Introspection, merge(page["data"] for page in pages))
@@ -393,7 +393,7 @@ def test_the_registry_of_many_devices_is_retained_in_pages(harness):
     assert [name for page in pages for name in page["devices"]] == [f"device{number}" for number in range(4000)]
     retained = [topic for topic in running.broker.retained if topic.startswith("house/registry")]
     assert sorted(retained) == sorted(["house/registry", *further])
-    assert max(len(running.broker.retained[topic].payload) for topic in retained) < LARGEST + ENVELOPE
+    assert max(len(running.broker.retained[topic].payload) for topic in retained) < MAX_PAGE_BYTES + ENVELOPE
 
 
 def test_the_registry_comes_back_to_a_broker_that_lost_it(harness):

@@ -150,7 +150,7 @@ def test_a_node_that_drains_gives_everything_away_at_once_and_nothing_is_read_tw
     assert cluster.broker.readers(at + 1.5) == {name: {"b"} for name in METERS}
     assert document(cluster, "a")["device_count"] == 0
     assert document(cluster, "b")["device_count"] == len(METERS)
-    assert "this node, a, gives everything away, and takes nothing until undrain or a restart" in caplog.text
+    assert "this node, a, hands over its devices, and accepts none until undrain or a restart" in caplog.text
 
     answer = ask(cluster, "house/nodes/b/drain", drain=True)
     cluster.run(5 * TTL)
@@ -215,7 +215,7 @@ def test_who_asks_a_node_to_drain_is_shortened_and_may_be_missing(cluster, caplo
     cluster.run(2 * TTL)
     ask(cluster, "house/nodes/a/drain", drain=True, by=by)
 
-    (line,) = [text for text in caplog.messages if "gives everything away" in text]
+    (line,) = [text for text in caplog.messages if "hands over its devices" in text]
     assert line.endswith(f"asked by {named}")
 
 

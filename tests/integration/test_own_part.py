@@ -37,7 +37,7 @@ def join(core):
     file = CsvFile(core.plan.state_directory / "readings.csv")
     core.listen(file.on_reading)
     core.roster.follow(RosterPhase.REPORT, Follower(file.join_device, file.leave_device))
-    core.life.ends.append(file.close)
+    core.life.after_delivery.append(file.close)
 
 
 def join_badly(core):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context
 from leadsman.monitoring.trace import TraceRow
-from leadsman.mqtt.message import LARGEST
+from leadsman.mqtt.message import MAX_PAYLOAD_BYTES
 from leadsman.runtime.statefile import StateFile
 from leadsman.spool.file import SpoolFile
 from leadsman.spool.row import Quota, SpoolRow
@@ -149,10 +149,10 @@ def test_the_topics_of_a_planted_outbox_are_a_table(state):
 
 def test_a_row_that_is_larger_than_any_of_ours_is_not_read_and_the_others_are(state):
     own_outbox(state / "outbox.db")
-    row = f"INSERT INTO outbox VALUES (2, 0, 0, 0.0, NULL, 0, 'app/d/state', zeroblob({5 * LARGEST}))"
+    row = f"INSERT INTO outbox VALUES (2, 0, 0, 0.0, NULL, 0, 'app/d/state', zeroblob({5 * MAX_PAYLOAD_BYTES}))"
     plant(state / "outbox.db", [row])
     own_state(state / "resilience.db")
-    plant(state / "resilience.db", [f"INSERT INTO handler VALUES ('e', 0.0, zeroblob({LARGEST}))"])
+    plant(state / "resilience.db", [f"INSERT INTO handler VALUES ('e', 0.0, zeroblob({MAX_PAYLOAD_BYTES}))"])
 
     _, first, second = life(state)
 

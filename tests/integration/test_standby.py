@@ -513,7 +513,7 @@ def test_an_owner_that_drains_hands_over_at_once_and_takes_nothing_until_it_is_u
     assert first.left == first.port.closed == 1
     assert document_of(broker, "draining")["devices"] == []
     assert (
-        f"{node}, gives everything away, and takes nothing until undrain or a restart, asked by anna@desk"
+        f"{node}, hands over its devices, and accepts none until undrain or a restart, asked by anna@desk"
         in caplog.text
     )
     second.app.stop()

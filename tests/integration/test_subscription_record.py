@@ -1,4 +1,4 @@
-"""The file of the subscriptions on a disk that hangs or takes nothing: one thread at the most, and nothing stays there
+"""The file of the subscriptions on a disk that hangs or takes nothing: one thread at most, and nothing stays there
 that is not true any more."""
 
 import asyncio

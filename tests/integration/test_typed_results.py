@@ -54,7 +54,7 @@ def test_a_dict_that_is_no_such_model_is_a_failed_poll_with_a_named_error(harnes
     assert len(calls) == 2  # one call a poll: such an error is not retried; then the circuit is open
     assert errors[0]["type"] == "ResultError"
     assert "a dict that is not a valid Climate: t: Input should be a valid number" in errors[0]["message"]
-    assert errors[0]["message"].endswith("mend it, or annotate dict")
+    assert errors[0]["message"].endswith("fix it, or annotate dict")
 
 
 @pytest.mark.parametrize("annotation", [None, dict, dict[str, object], Climate | dict, "Unknown"])

@@ -11,10 +11,10 @@ from pydantic import ConfigDict, TypeAdapter
 from leadsman import events
 from leadsman.introspection.document import Happening
 from leadsman.introspection.watching import (
-    KEPT,
     KEPT_BYTES,
-    LARGEST,
     LONGEST_TEXT,
+    MAX_HAPPENING_BYTES,
+    MAX_HAPPENINGS,
     MOST_FIELDS,
     MOST_WAITING,
     MOST_WAITING_BYTES,
@@ -137,7 +137,7 @@ def test_a_watcher_misses_nothing_or_is_told_so(most, count, after):
 @given(st.integers(1, 20), st.integers(0, 60), st.integers(0, 200))
 def test_what_is_kept_is_bounded_by_bytes_too(most, count, after):
     one = len(happening_of(large_reading(0)))
-    happenings = Happenings(100, KEPT, most * one)
+    happenings = Happenings(100, MAX_HAPPENINGS, most * one)
     for number in range(count):
         happenings.on_reading(large_reading(number))
     reset, numbers = kept(happenings, after)
@@ -149,10 +149,10 @@ def test_what_is_kept_is_bounded_by_bytes_too(most, count, after):
 
 def test_large_readings_do_not_fill_the_memory():
     happenings = Happenings(0)
-    for number in range(KEPT):
+    for number in range(MAX_HAPPENINGS):
         happenings.on_reading(large_reading(number))
 
-    watcher = happenings.watch(KEPT - KEPT_BYTES // len(happening_of(large_reading(0))) - 1)
+    watcher = happenings.watch(MAX_HAPPENINGS - KEPT_BYTES // len(happening_of(large_reading(0))) - 1)
     entries = asyncio.run(watcher.take(0.01))
     assert not watcher.reset
     assert KEPT_BYTES * 0.99 < sum(len(entry.text) for entry in entries) <= KEPT_BYTES
@@ -160,8 +160,8 @@ def test_large_readings_do_not_fill_the_memory():
 
 def test_a_happening_that_is_too_large_keeps_its_type_time_and_device():
     happenings = Happenings(0)
-    happenings.on_reading(Reading("d", {"x" * LARGEST: 1}, (), 0.0, 1000.0))
-    happenings.observe(events.FieldsLeftOut("d", ("x" * LARGEST,), 2.0, 1000.0))
+    happenings.on_reading(Reading("d", {"x" * MAX_HAPPENING_BYTES: 1}, (), 0.0, 1000.0))
+    happenings.observe(events.FieldsLeftOut("d", ("x" * MAX_HAPPENING_BYTES,), 2.0, 1000.0))
 
     entries = asyncio.run(happenings.watch(-1).take(0.01))
     assert [json.loads(entry.text) for entry in entries] == [

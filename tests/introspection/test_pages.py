@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from leadsman.introspection.pages import (
     ENVELOPE,
-    LARGEST,
+    MAX_PAGE_BYTES,
+    MIN_PAGE_BYTES,
     PIECE,
-    SMALLEST,
     DocumentWriter,
     around,
     merge,
@@ -107,12 +107,12 @@ def test_a_page_is_put_into_a_message():
 @pytest.mark.parametrize(
     ("limit", "besides", "size"),
     [
-        (None, 0, LARGEST),
-        (10**9, 0, LARGEST),
+        (None, 0, MAX_PAGE_BYTES),
+        (10**9, 0, MAX_PAGE_BYTES),
         (50_000, 0, 50_000 - ENVELOPE),
         (50_000, 1000, 49_000 - ENVELOPE),
-        (None, 1000, LARGEST - 1000),
-        (100, 0, SMALLEST),
+        (None, 1000, MAX_PAGE_BYTES - 1000),
+        (100, 0, MIN_PAGE_BYTES),
     ],
 )
 def test_a_page_leaves_room_for_the_rest_of_the_packet(limit, besides, size):

@@ -7,7 +7,7 @@ import pytest
 
 from leadsman import App
 from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, declared
-from leadsman.introspection.registry_publication import MOST_WAITING, PATIENCE, RegistryPublication
+from leadsman.introspection.registry_publication import MOST_WAITING, PAGE_TIMEOUT, RegistryPublication
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.runtime.other_topics import OtherTopics
@@ -52,7 +52,7 @@ def test_the_registry_waits_for_room_but_not_for_ever():
         house.now += pause
 
     assert len(house.sent) > 1
-    assert house.now >= PATIENCE
+    assert house.now >= PAGE_TIMEOUT
 
 
 def test_the_registry_of_a_connection_ends_with_it():

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from leadsman import Received
 from leadsman.errors import Busy, PayloadError
 from leadsman.introspection import request_queue
-from leadsman.introspection.request_queue import MOST, MOST_BYTES, PATIENCE, TURN, RequestQueue
+from leadsman.introspection.request_queue import (
+    MAX_REQUEST_AGE,
+    MAX_REQUESTS,
+    MOST_BYTES,
+    REQUESTS_PER_TURN,
+    RequestQueue,
+)
 from leadsman.loop.clock import Clock
 from leadsman.loop.slices import Slices
 from leadsman_rigs.examples import examples
@@ -84,8 +90,8 @@ def test_ten_thousand_requests_at_once_are_handled_in_their_order_and_few_in_one
         door.add(number)
     at_once = len(door.handled)
 
-    assert door.end() <= TURN
-    assert at_once <= TURN
+    assert door.end() <= REQUESTS_PER_TURN
+    assert at_once <= REQUESTS_PER_TURN
     assert door.handled == list(range(10_000))
     assert door.refused == []
 
@@ -101,7 +107,7 @@ def test_each_request_is_handled_or_refused_once_and_in_order(steps):
             elif step == "turn":
                 door.loop.turn()
             elif step == "later":
-                door.now += PATIENCE / 2
+                door.now += MAX_REQUEST_AGE / 2
             else:
                 door.full = step == "full"
     door.full = False
@@ -115,14 +121,14 @@ def test_each_request_is_handled_or_refused_once_and_in_order(steps):
 def test_what_finds_no_place_is_refused_as_it_arrives():
     door = Door()
     door.full = True
-    for number in range(MOST + 3):
+    for number in range(MAX_REQUESTS + 3):
         door.add(number)
 
-    assert [topic for topic, _ in door.refused] == [MOST, MOST + 1, MOST + 2]
+    assert [topic for topic, _ in door.refused] == [MAX_REQUESTS, MAX_REQUESTS + 1, MAX_REQUESTS + 2]
     assert "ask again in a few seconds" in door.refused[0][1]
     door.full = False
     door.end()
-    assert len(door.handled) == MOST
+    assert len(door.handled) == MAX_REQUESTS
 
 
 def test_the_payloads_that_wait_are_bounded_too():
@@ -147,12 +153,15 @@ TEXT = st.text(alphabet="a/\u00e4\u20ac\U0001f321", max_size=300)
 def test_whatever_a_request_carries_it_counts_while_it_waits(requests):
     door = Door()
     door.full = True
-    for number in range(MOST):
+    for number in range(MAX_REQUESTS):
         payload, response_topic, correlation = requests[number % len(requests)]
         door.add(number, payload, response_topic=response_topic, correlation=correlation, taken_at="x" * 60_000)
 
     kept = [waiting.received for waiting in door.queue._waiting]
-    assert sum(sys.getsizeof(part) for each in kept for part in each if part is not False) <= MOST_BYTES + 16 * MOST
+    assert (
+        sum(sys.getsizeof(part) for each in kept for part in each if part is not False)
+        <= MOST_BYTES + 16 * MAX_REQUESTS
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,9 +185,9 @@ def test_a_request_that_waited_too_long_is_refused_and_not_carried_out():
     door = Door()
     door.full = True
     door.add(1)
-    door.now += PATIENCE / 2
+    door.now += MAX_REQUEST_AGE / 2
     door.add(2)
-    door.now += PATIENCE / 2 + 0.1
+    door.now += MAX_REQUEST_AGE / 2 + 0.1
     door.full = False
     door.end()
 
@@ -186,20 +195,20 @@ def test_a_request_that_waited_too_long_is_refused_and_not_carried_out():
     assert [(topic, "waited for 10 s" in text) for topic, text in door.refused] == [(1, True)]
 
 
-@pytest.mark.parametrize("place", range(TURN + 1))
+@pytest.mark.parametrize("place", range(REQUESTS_PER_TURN + 1))
 def test_a_fault_of_one_request_is_reported_and_ends_no_other(place):
     door = Door()
-    for number in range(2 * TURN):
+    for number in range(2 * REQUESTS_PER_TURN):
         door.add(number, b"fault" if number == place else b"")
     door.end()
 
-    assert door.handled == [number for number in range(2 * TURN) if number != place]
+    assert door.handled == [number for number in range(2 * REQUESTS_PER_TURN) if number != place]
     assert [fault.error for fault in door.faults] == [door.faults[0].error]
     assert isinstance(door.faults[0].error, ZeroDivisionError)
 
 
 def test_a_queue_that_was_emptied_goes_on(monkeypatch):
-    monkeypatch.setattr(request_queue, "TURN", 1)
+    monkeypatch.setattr(request_queue, "REQUESTS_PER_TURN", 1)
     door = Door()
     for number in range(3):
         door.add(number)

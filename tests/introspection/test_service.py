@@ -12,8 +12,8 @@ from leadsman.event_bus import EventBus
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, declared
-from leadsman.introspection.sections import Parts, Sections
-from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, PollResult, Service
+from leadsman.introspection.sections import Introspected, Sections
+from leadsman.introspection.service import DEVICES_PER_TURN, MOST_AT_ONCE, MOST_UNDER_WAY, PollResult, Service
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics
 from leadsman.readings.reading import Reading
@@ -58,7 +58,7 @@ class House:
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
         self.runners = SimpleNamespace(readers={})
-        parts = Parts(
+        parts = Introspected(
             records=SimpleNamespace(entities={}),
             ledgers=self.ledgers,
             link=None,
@@ -112,9 +112,9 @@ def test_devices_are_described_in_slices(described):
         assert pause == 0
         slices.append(len(described) - sum(slices))
 
-    assert max(slices) == SLICE
+    assert max(slices) == DEVICES_PER_TURN
     assert len(described) == DEVICES
-    assert DEVICES - sum(slices) <= SLICE
+    assert DEVICES - sum(slices) <= DEVICES_PER_TURN
 
 
 class Ledgers(dict):
@@ -126,18 +126,18 @@ class Ledgers(dict):
 
 @pytest.mark.parametrize("section", ["devices", "ledger"])
 def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section):
-    house, document = House(devices=3 * SLICE), DocumentWriter(10**9)
-    names = [f"d{number}" for number in range(3 * SLICE)]
+    house, document = House(devices=3 * DEVICES_PER_TURN), DocumentWriter(10**9)
+    names = [f"d{number}" for number in range(3 * DEVICES_PER_TURN)]
     house.ledgers.update(dict.fromkeys(names, 1))
     request = house.service.understood({"sections": [section], "devices": names})
 
     for _ in house.service.describe(request, document):
-        for name in names[SLICE::SLICE]:
+        for name in names[DEVICES_PER_TURN::DEVICES_PER_TURN]:
             house.ledgers.pop(name, None)
             house.devices.pop(name, None)
 
     (page,) = document.end()
-    assert set(json.loads(page)[section]) == set(names) - set(names[SLICE::SLICE])
+    assert set(json.loads(page)[section]) == set(names) - set(names[DEVICES_PER_TURN::DEVICES_PER_TURN])
 
 
 def test_the_registry_is_made_in_slices():
@@ -159,7 +159,9 @@ def test_a_large_document_is_refused_while_too_many_are_under_way():
     assert len(service.understood("").names) == DEVICES
 
 
-@pytest.mark.parametrize(("devices", "most"), [(SLICE, MOST_UNDER_WAY), (SLICE + 1, MOST_AT_ONCE)])
+@pytest.mark.parametrize(
+    ("devices", "most"), [(DEVICES_PER_TURN, MOST_UNDER_WAY), (DEVICES_PER_TURN + 1, MOST_AT_ONCE)]
+)
 def test_answers_about_all_devices_are_few_at_a_time_where_there_are_many(devices, most):
     service, blocks = House(devices).service, []
     for _ in range(most):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman.loop import output as module
-from leadsman.loop.output import MOST, Output, to_descriptor
+from leadsman.loop.output import MAX_WAITING_CHARS, Output, to_descriptor
 from leadsman_rigs.examples import examples
 
 
@@ -42,7 +42,7 @@ def report(lines):
 @pytest.fixture
 def patient(monkeypatch):
     """Whoever puts a line waits as long as it takes, on a busy machine, too."""
-    monkeypatch.setattr(module, "PATIENCE", 60)
+    monkeypatch.setattr(module, "PUT_TIMEOUT", 60)
 
 
 @pytest.mark.usefixtures("patient")
@@ -73,7 +73,7 @@ def test_an_output_that_takes_nothing_keeps_one_line_waiting_and_none_after_it(m
     for number in range(100):
         output.put(str(number))
 
-    assert waits == [module.PATIENCE]
+    assert waits == [module.PUT_TIMEOUT]
     gate.open()
     until(lambda: output.flush(0))
     assert gate.written == [str(number) for number in range(100)]
@@ -84,7 +84,7 @@ def test_an_output_that_takes_nothing_keeps_one_line_waiting_and_none_after_it(m
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.just("put"), st.integers(1, MOST // 3)),
+            st.tuples(st.just("put"), st.integers(1, MAX_WAITING_CHARS // 3)),
             st.tuples(st.just("take"), st.integers(1, 5)),
         ),
         max_size=40,
@@ -126,8 +126,8 @@ def test_what_waits_is_bounded():
     for _ in range(10_000):
         output.put("x" * 100)
 
-    assert output._characters <= MOST
-    assert output.left_out == 10_000 - MOST // 100
+    assert output._characters <= MAX_WAITING_CHARS
+    assert output.left_out == 10_000 - MAX_WAITING_CHARS // 100
     gate.open()
     until(lambda: gate.written[-1:] == [f"[{output.left_out}]"])
     output.close()
@@ -168,9 +168,9 @@ def test_a_finalizer_that_logs_while_the_thread_starts_does_not_start_another_on
     def start_slowly(thread):
         started.append(thread)
         if len(started) == 1:
-            monkeypatch.setattr(module, "PATIENCE", 0)  # nobody writes yet
+            monkeypatch.setattr(module, "PUT_TIMEOUT", 0)  # nobody writes yet
             output.put("of the finalizer")
-            monkeypatch.setattr(module, "PATIENCE", 60)
+            monkeypatch.setattr(module, "PUT_TIMEOUT", 60)
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_slowly)
@@ -185,7 +185,7 @@ def test_a_finalizer_that_logs_while_the_thread_starts_does_not_start_another_on
 def test_a_forked_child_ends_with_its_last_line_written(monkeypatch):
     monkeypatch.setattr(module, "CLOSING", 60)
     reads, writes = os.pipe()
-    output = Output(lambda line: (time.sleep(5 * module.PATIENCE), os.write(writes, line.encode())))
+    output = Output(lambda line: (time.sleep(5 * module.PUT_TIMEOUT), os.write(writes, line.encode())))
 
     child = os.fork()
     if child == 0:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.loop.slots import BATCH, FINE, GAP, LONGEST, offset_of, shifts
+from leadsman.loop.slots import BATCH, FINE, GAP, MAX_SPREAD, offset_of, shifts
 
 
 def devices(count, interval):
@@ -55,7 +55,7 @@ def test_thousands_of_devices_share_the_longest_spread():
     found = shifts(devices(10_000, 60.0))
 
     assert batches(found) == [500] * 20
-    assert max(found.values()) == pytest.approx(LONGEST - GAP)
+    assert max(found.values()) == pytest.approx(MAX_SPREAD - GAP)
 
 
 def test_the_shortest_interval_has_room_for_two_places():
@@ -72,7 +72,7 @@ def test_shifts_are_slots_within_the_interval_and_depend_on_the_names_only(units
 
     assert found.keys() == units.keys()
     for name, shift in found.items():
-        assert 0 <= shift < min(units[name], LONGEST)
+        assert 0 <= shift < min(units[name], MAX_SPREAD)
         slot = FINE if units[name] <= 1.0 else GAP
         assert shift / slot == pytest.approx(round(shift / slot))
     assert found == shifts(dict(reversed(units.items())))

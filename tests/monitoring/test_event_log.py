@@ -27,7 +27,7 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.monitoring.event_log import LONG, MOST_REASONS, REMIND, Log, on_reading
+from leadsman.monitoring.event_log import LONG_OUTAGE_SECONDS, MOST_REASONS, REMIND, Log, on_reading
 from leadsman.text.log_lines import MOST_LINES, Lines
 
 FULL = OSError(28, "No space left on device")
@@ -119,10 +119,10 @@ def test_an_outage_that_lasts_is_logged_however_often_the_connection_broke_befor
         log.observe(down(second))
         log.observe(up(second + 1))
     log.observe(down(20, "the broker is switched off"))
-    alarms.pass_until(20 + LONG - 1)
+    alarms.pass_until(20 + LONG_OUTAGE_SECONDS - 1)
     assert "switched off. Readings are kept" not in caplog.text
-    alarms.pass_until(20 + LONG)
-    alarms.pass_until(20 + LONG)
+    alarms.pass_until(20 + LONG_OUTAGE_SECONDS)
+    alarms.pass_until(20 + LONG_OUTAGE_SECONDS)
     log.observe(up(200))
 
     assert caplog.messages[-2:] == [

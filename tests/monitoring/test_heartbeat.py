@@ -20,7 +20,7 @@ from leadsman.events import (
 )
 from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, will
+from leadsman.monitoring.heartbeat import MAX_DOCUMENT_BYTES, RATE, Heartbeat, will
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.outbox import Outbox
@@ -184,7 +184,7 @@ def test_a_document_that_would_be_too_large_has_counts_and_only_the_devices_that
 
     payload = watched.link.sent[-1][1]
     document = json.loads(payload)
-    assert len(payload) < LARGEST
+    assert len(payload) < MAX_DOCUMENT_BYTES
     assert document["counts"] == {"error": 1, "ok": 1999}
     assert len(document["devices"]) == 1
 
@@ -197,7 +197,7 @@ def test_a_document_of_a_thousand_devices_that_fail_lists_the_first_of_them():
 
     payload = watched.link.sent[-1][1]
     document = json.loads(payload)
-    assert len(payload) < LARGEST
+    assert len(payload) < MAX_DOCUMENT_BYTES
     assert document["counts"] == {"error": 1000}
     assert list(document["devices"]) == [f"device-{number}" for number in range(len(document["devices"]))]
     assert len(document["devices"]) > 100
@@ -210,7 +210,7 @@ def test_a_document_stays_small_however_long_the_errors_are():
     watched.heartbeat.goodbye()
 
     payload = watched.link.sent[-1][1]
-    assert len(payload) < LARGEST
+    assert len(payload) < MAX_DOCUMENT_BYTES
     assert json.loads(payload)["counts"] == {"error": 100}
     assert json.loads(payload)["devices"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.loop.output import MOST
+from leadsman.loop.output import MAX_WAITING_CHARS
 from leadsman.monitoring.log_format import JournalHandler, TextFormatter
 from leadsman.monitoring.log_settings import Levels, LogFile, change_log
 from leadsman.settings.sources import Where
@@ -159,7 +159,7 @@ def test_a_file_whose_disk_does_not_answer_keeps_nobody_waiting(ours, tmp_path, 
     answers = threading.Event()
     monkeypatch.setattr(log.file, "shouldRollover", lambda record: not answers.wait(60))
     text = "x" * 300
-    for number in range(2 * MOST // len(text)):
+    for number in range(2 * MAX_WAITING_CHARS // len(text)):
         logger.info("line %d %s", number, text)
     shown = len(records)
     log.close()  # as at the end of the process, which does not wait for it

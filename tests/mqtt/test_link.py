@@ -15,7 +15,7 @@ from leadsman.mqtt.connection_state import DAY, PATIENT, V5, V311
 from leadsman.mqtt.link import DOUBTED, GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, MOST, PUBACK_TIMEOUT, SILENCE
+from leadsman.mqtt.send_window import BATCH, FLUSH_SILENCE, MAX_IN_FLIGHT, PUBACK_TIMEOUT
 from leadsman.testing import MemoryBroker, VirtualLoop
 
 STATUS = "house/status"
@@ -97,17 +97,17 @@ class TestSending:
 
     def test_no_more_messages_are_on_their_way_than_the_window_is_wide(self, up):
         up.broker.freeze()
-        for number in range(2 * MOST):
+        for number in range(2 * MAX_IN_FLIGHT):
             up.put(number, topic=f"house/{number}")
         up.run(1)
 
-        assert up.link.outbox.in_flight == MOST
+        assert up.link.outbox.in_flight == MAX_IN_FLIGHT
 
     def test_messages_pile_up_only_on_a_connection_that_works(self, up, running):
         away = running()
         up.broker.freeze()
         for life in (away, up):
-            for number in range(MOST + BATCH + 1):
+            for number in range(MAX_IN_FLIGHT + BATCH + 1):
                 life.put(number, topic=f"house/{number}")
             life.run(0)
 
@@ -353,9 +353,9 @@ class TestEnding:
         before = up.loop.time()
 
         assert up.flush(2) is False
-        assert up.loop.time() - before == pytest.approx(SILENCE)
+        assert up.loop.time() - before == pytest.approx(FLUSH_SILENCE)
 
-    @pytest.mark.parametrize(("frozen", "took"), [(False, 0.1), (True, SILENCE + GOODBYE_TO_FROZEN)])
+    @pytest.mark.parametrize(("frozen", "took"), [(False, 0.1), (True, FLUSH_SILENCE + GOODBYE_TO_FROZEN)])
     def test_the_end_waits_until_the_broker_closes_but_hardly_for_one_that_is_frozen(
         self, up, monkeypatch, frozen, took
     ):

@@ -293,7 +293,7 @@ def pause_many(case):
 
 
 def let_none_fly(case):
-    """A commit looks at what is in flight, which is a window of messages at the most."""
+    """A commit looks at what is in flight, which is a window of messages at most."""
     case.outbox.lost()
     case.flying = []
     case.write()

@@ -16,14 +16,14 @@ from leadsman.mqtt.send_window import (
     BATCH,
     BEHIND,
     LIMITED,
-    MOST,
+    MAX_IN_FLIGHT,
     MOST_BYTES,
     MOST_V311,
     PUBACK_TIMEOUT,
     SLOWEST,
     SendWindow,
 )
-from leadsman.mqtt.suspects import FEW, QUIET
+from leadsman.mqtt.suspects import BURST_SECONDS, MAX_TESTED
 from leadsman.testing import VirtualLoop
 
 NOT_AUTHORIZED, TOPIC_INVALID = 0x87, 0x90
@@ -153,10 +153,11 @@ def test_nothing_is_sent_before_the_subscriptions_if_they_come_first(here):
 
 
 @pytest.mark.parametrize(
-    ("allowed", "v5", "most"), [(65_535, True, MOST), (65_535, False, MOST_V311), (20, True, 20), (3, False, 3)]
+    ("allowed", "v5", "most"),
+    [(65_535, True, MAX_IN_FLIGHT), (65_535, False, MOST_V311), (20, True, 20), (3, False, 3)],
 )
 def test_no_more_is_in_flight_than_the_window_holds_and_the_broker_takes(here, allowed, v5, most):
-    topics = [f"t{number}" for number in range(MOST + 5)]
+    topics = [f"t{number}" for number in range(MAX_IN_FLIGHT + 5)]
     here.put(*topics)
     here.connect(Connection(ConnAck(receive_maximum=allowed)), v5=v5)
     for _ in range(10):
@@ -336,7 +337,7 @@ def test_after_a_break_the_messages_that_may_have_caused_it_go_alone(here):
     here.connect()
     assert here.sent == ["a"]
     here.acknowledge()
-    here.turn(QUIET)
+    here.turn(BURST_SECONDS)
 
     assert here.sent == ["a", "b"]
 
@@ -427,7 +428,7 @@ def test_a_topic_that_broke_connections_is_sent_alone_and_at_once_to_another_bro
     assert here.sent == ["a", "poison"], "without its pause, and nothing else is in flight"
     for number in range(2, 5):
         here.window.acknowledged(number, 0)
-        here.turn(QUIET + 0.01)
+        here.turn(BURST_SECONDS + 0.01)
 
     assert here.sent == ["a", "poison", "poison", "poison"]
     assert here.outbox.messages == 0
@@ -488,7 +489,7 @@ class TestManyMessages:
         return [int(message.payload) for message in here.connection.published]
 
     def test_a_turn_of_the_loop_sends_a_batch_and_the_next_turn_goes_on(self, here):
-        here.connect(Connection(ConnAck(receive_maximum=MOST)))
+        here.connect(Connection(ConnAck(receive_maximum=MAX_IN_FLIGHT)))
         self.readings(here, 3 * BATCH)
         first = len(here.sent)
         for _ in range(5):
@@ -594,7 +595,7 @@ class TestManyMessages:
 
         here.turn(2 * BEHIND)
 
-        assert here.outbox.in_flight == FEW
+        assert here.outbox.in_flight == MAX_TESTED
         assert here.window.limited_by is None
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.suspects import RETRY, SizeLimit
+from leadsman.mqtt.suspects import SIZE_RETRY_INTERVAL, SizeLimit
 
 SIZES = st.integers(30, 20_000)
 TOPICS = st.sampled_from("abc")
@@ -46,8 +46,8 @@ def test_a_size_is_known_for_all_topics_where_the_topic_is_allowed_and_for_a_day
     known.accepted("a", 600)
     known.broke("a", 9000, 0.0)
 
-    assert known.refused_size(RETRY - 1) == 9000
-    assert known.refused_size(RETRY) is None
+    assert known.refused_size(SIZE_RETRY_INTERVAL - 1) == 9000
+    assert known.refused_size(SIZE_RETRY_INTERVAL) is None
     assert not known
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.suspects import FEW, QUIET, Suspects
+from leadsman.mqtt.suspects import BURST_SECONDS, MAX_TESTED, Suspects
 
 
 def test_after_a_broken_window_few_messages_go_until_each_of_them_is_acknowledged():
@@ -13,7 +13,7 @@ def test_after_a_broken_window_few_messages_go_until_each_of_them_is_acknowledge
 
     suspects.broke(flying, 0, 1.0)
 
-    assert suspects.window(20) == FEW
+    assert suspects.window(20) == MAX_TESTED
     for topic in flying:
         suspects.acknowledged(topic, 2.0)
     assert suspects.window(20) == 20
@@ -71,7 +71,7 @@ def test_what_was_acknowledged_just_before_goes_alone_the_next_time():
     suspects = Suspects()
     suspects.acknowledged("a", 1.0)
 
-    assert suspects.broke({"b": 1}, 0, 1.0 + QUIET / 2) is None
+    assert suspects.broke({"b": 1}, 0, 1.0 + BURST_SECONDS / 2) is None
 
     assert set(suspects.alone) == {"a", "b"}
 
@@ -106,7 +106,7 @@ def test_a_fifth_goes_at_a_time_after_a_wide_window_broke_and_a_fifth_of_that_af
     suspects.broke({f"t{n}": 4 for n in range(20)}, 0, 2.0)
     assert suspects.window(1000) == 16
     suspects.broke({"t0": 10, "t1": 6}, 0, 3.0)
-    assert suspects.window(1000) == FEW
+    assert suspects.window(1000) == MAX_TESTED
 
 
 def test_a_topic_with_several_messages_in_flight_is_tested_until_each_of_them_is_settled():

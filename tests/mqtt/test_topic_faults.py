@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from leadsman.mqtt.topic_faults import (
     IN_A_ROW,
     LATELY,
-    LONGEST,
-    MOST,
+    MAX_FAULT_SECONDS,
+    MAX_TOPICS,
     OF_THE_BROKER,
     FaultKind,
     TopicFaults,
@@ -29,7 +29,7 @@ def refuse(faults, now, kind="over_limit"):
 
 @given(
     st.sampled_from(sorted(OF_THE_BROKER)),
-    st.floats(0.1, 0.99 * LONGEST / IN_A_ROW),
+    st.floats(0.1, 0.99 * MAX_FAULT_SECONDS / IN_A_ROW),
     st.lists(st.integers(0, IN_A_ROW - 1), min_size=1, max_size=20),
 )
 def test_a_device_that_loses_at_least_one_reading_in_ten_is_never_well(kind, interval, runs):
@@ -44,14 +44,14 @@ def test_a_device_that_loses_at_least_one_reading_in_ten_is_never_well(kind, int
         assert list(faults.standing(now)) == [TOPIC]
 
 
-@given(st.sampled_from(sorted(OF_THE_BROKER)), st.integers(0, 30), st.floats(0.0, 2 * LONGEST))
+@given(st.sampled_from(sorted(OF_THE_BROKER)), st.integers(0, 30), st.floats(0.0, 2 * MAX_FAULT_SECONDS))
 def test_a_fault_is_over_when_the_broker_has_taken_ten_in_a_row_and_a_minute_has_passed(kind, taken, since):
     faults = TopicFaults(lambda topic: False)
     refuse(faults, 0.0, kind)
     for _ in range(taken):
         faults.took(TOPIC)
 
-    stands = not taken or since < LATELY or (taken < IN_A_ROW and since < LONGEST)
+    stands = not taken or since < LATELY or (taken < IN_A_ROW and since < MAX_FAULT_SECONDS)
     assert (faults.of(TOPIC, since) is not None) == stands
     assert bool(faults.standing(since)) == stands
 
@@ -70,7 +70,7 @@ def test_what_waits_until_a_person_has_changed_the_access_list_is_a_fault_until_
     waiting = {TOPIC}
     faults = TopicFaults(waiting.__contains__)
     faults.refused(TOPIC, "denied", "denied", 0.0)
-    assert faults.of(TOPIC, 10 * LONGEST).kind == "denied"
+    assert faults.of(TOPIC, 10 * MAX_FAULT_SECONDS).kind == "denied"
 
     faults.took(TOPIC)
 
@@ -93,10 +93,10 @@ def test_another_broker_starts_without_faults_but_what_was_lost_stays_lost_for_a
 
 def test_the_topics_are_bounded():
     faults = TopicFaults(lambda topic: True)
-    for number in range(MOST + 5):
+    for number in range(MAX_TOPICS + 5):
         faults.refused(f"t{number}", "denied", "denied", 0.0)
 
-    assert len(faults.standing(0.0)) == MOST
+    assert len(faults.standing(0.0)) == MAX_TOPICS
     assert faults.of("t4", 0.0) is None
 
 

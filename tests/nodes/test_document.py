@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from leadsman.mqtt.topics import encode
 from leadsman.nodes.brief import STATES, counts_text
-from leadsman.nodes.document import LARGEST, MOST_BYTES, NodeDocument, brief_of, fit, read_document
-from leadsman.nodes.standby.report import MOST, Peers
+from leadsman.nodes.document import MAX_DOCUMENT_BYTES, MOST_BYTES, NodeDocument, brief_of, fit, read_document
+from leadsman.nodes.standby.report import MAX_NODES, Peers
 
 NOTHING = {"needs": [], "devices": 0}
 STATE = st.sampled_from(STATES)
@@ -119,7 +119,7 @@ def test_what_is_no_document_is_none(payload):
 
 def test_a_document_of_another_node_or_without_end_is_none():
     assert read_document("pi-2", encode(document())) is None
-    assert read_document("pi-1", encode(document(version="x" * LARGEST))) is None
+    assert read_document("pi-1", encode(document(version="x" * MAX_DOCUMENT_BYTES))) is None
     assert read_document("pi-1", b"[" * 100_000) is None
 
 
@@ -159,9 +159,9 @@ def test_a_node_is_known_until_its_document_is_gone_or_three_ttl_old():
 
 def test_no_more_nodes_are_kept_than_there_can_be():
     others = Peers(Time())
-    for number in range(MOST + 50):
+    for number in range(MAX_NODES + 50):
         others.hear(f"n{number}", encode(document(node=f"n{number}")))
-    assert len(others.known()) == MOST
+    assert len(others.known()) == MAX_NODES
     others.hear("n3", encode(document("draining", node="n3")))
     assert others.known()["n3"]["state"] == "draining", "one that is known may change"
     others.forget()
@@ -171,7 +171,7 @@ def test_no_more_nodes_are_kept_than_there_can_be():
 def test_nodes_that_are_gone_without_a_word_leave_their_places_to_others():
     time = Time()
     others = Peers(time)
-    for number in range(MOST):
+    for number in range(MAX_NODES):
         others.hear(f"n{number}", encode(document(node=f"n{number}")))
     time.now += 45.1
     others.hear("new", encode(document(node="new")))

@@ -18,7 +18,7 @@ from leadsman.errors import TermsDiffer
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Topics, encode, is_topic
 from leadsman.nodes.brief import is_online
-from leadsman.nodes.document import LARGEST
+from leadsman.nodes.document import MAX_DOCUMENT_BYTES
 from leadsman.nodes.lease.jetstream import Bucket, BucketEntry, _read, _snapshot
 from leadsman.nodes.lease.lease import Lease, Member, Terms
 from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
@@ -119,7 +119,7 @@ def test_a_standby_node_hears_the_others_whatever_one_of_them_says(payload, word
     assert faults == []
     assert node.polls
     assert {me, "pi-3"} <= {each["node"] for each in nodes}
-    assert len(encode(nodes)) < LARGEST
+    assert len(encode(nodes)) < MAX_DOCUMENT_BYTES
     encode(sum(each.get("devices", 0) for each in nodes))
     for message in broker.log:
         assert is_topic(message.topic)
@@ -142,7 +142,7 @@ def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
 
     known = others.known()
     assert {"pi-3", "pi-4"} <= known.keys()
-    assert len(encode(known)) < LARGEST
+    assert len(encode(known)) < MAX_DOCUMENT_BYTES
     encode(sum(each.get("devices", 0) + each.get("shards", 0) for each in known.values()))
 
 

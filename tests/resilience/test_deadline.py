@@ -5,7 +5,7 @@ from tests.resilience.callers import Answers, Recorder, hang, raised, stubborn
 
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.loop.tasks import begin_at_once
-from leadsman.resilience.deadline import GRACE, Deadline, Silence
+from leadsman.resilience.deadline import CANCEL_SECONDS, Deadline, Silence
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ class TestAbandoned:
     def test_it_is_reported_after_the_grace(self, loop, deadline, caller):
         async def watched():
             task = asyncio.ensure_future(raised(deadline(stubborn(600)).call))
-            await asyncio.sleep(10 + GRACE - 0.5)
+            await asyncio.sleep(10 + CANCEL_SECONDS - 0.5)
             before = len(caller.errors)
             await asyncio.sleep(1)
             return before, len(caller.errors), task.done()

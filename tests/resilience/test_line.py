@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman.resilience.line import FIRST, SHARE, SHORTEST, Turns
+from leadsman.resilience.line import FIRST_TURN_SHARE, MIN_LOOK_SECONDS, SHARE, Turns
 from leadsman_rigs.examples import examples
 
 
@@ -53,7 +53,7 @@ class Units:
         heapq.heappush(self.due, (self.now + self.interval, next(self.number), "poll", unit))
         if self.left[unit] == 0:
             self.left[unit], self.polled_at[unit] = self.requests, self.now
-            self.turns.ask(unit, self.now, first=FIRST * self.timeout)
+            self.turns.ask(unit, self.now, first=FIRST_TURN_SHARE * self.timeout)
 
     def finish(self, holder, *, answered):
         unit = holder.who
@@ -62,7 +62,7 @@ class Units:
         self.turns.end(holder, self.now, answered=answered)
         self.left[unit] = self.left[unit] - 1 if answered else 0
         if self.left[unit]:
-            self.turns.ask(unit, self.now, first=FIRST * self.timeout)
+            self.turns.ask(unit, self.now, first=FIRST_TURN_SHARE * self.timeout)
         elif answered:
             self.late[unit].append(self.now - self.polled_at[unit])
 
@@ -96,10 +96,10 @@ def test_healthy_units_pay_one_short_look_at_the_most_whatever_is_dead(dead, int
     alone.run(seconds)
     beside.run(seconds)
 
-    assert beside.p99() <= alone.p99() + max(SHORTEST, 4 * answer) + 1e-6
+    assert beside.p99() <= alone.p99() + max(MIN_LOOK_SECONDS, 4 * answer) + 1e-6
     assert beside.looked <= SHARE * seconds + 1e-6
     for unit in set(UNITS) - dead:
-        assert len(beside.late[unit]) >= seconds / interval - 1 - len(dead) * FIRST / interval
+        assert len(beside.late[unit]) >= seconds / interval - 1 - len(dead) * FIRST_TURN_SHARE / interval
 
 
 @settings(max_examples=examples(40), deadline=None)

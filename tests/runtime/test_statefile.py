@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman.monitoring.trace import MOST, TraceRow
+from leadsman.monitoring.trace import MAX_ROWS, TraceRow
 from leadsman.runtime.statefile import ROW_BYTES, StateFile
 from leadsman_rigs.examples import examples
 from leadsman_rigs.trace_rows import trace_rows
@@ -343,4 +343,4 @@ def test_rows_that_wait_for_the_disk_are_bounded(path, file, monkeypatch):
         with pytest.raises(sqlite3.OperationalError, match="full"):
             file.write({}, [row for number in range(100) for row in rows(100, None, f"d{number}")], 0.0)
 
-    assert sum(map(len, file._rows.values())) == MOST
+    assert sum(map(len, file._rows.values())) == MAX_ROWS

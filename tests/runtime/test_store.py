@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leadsman.errors import InvalidType, ResultError
-from leadsman.runtime.store import LARGEST, Store, Stores
+from leadsman.runtime.store import MAX_STORE_BYTES, Store, Stores
 from leadsman.storage.directory import StateDirectory
 
 
@@ -81,7 +81,7 @@ def test_a_huge_file_is_kept_aside_without_being_read_whole(path, directory, cap
     assert dict(store) == {}
     assert time.process_time() - began < 0.5
     assert [each.stat().st_size for each in path.parent.glob(f"{path.name}.bad-*")] == [500_000_000]
-    assert f"larger than {LARGEST} bytes" in caplog.text
+    assert f"larger than {MAX_STORE_BYTES} bytes" in caplog.text
 
 
 def test_a_store_that_grows_too_large_is_refused_after_the_first_bytes_not_after_all(store, reports):

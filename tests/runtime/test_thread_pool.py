@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import NoFreeThread
 from leadsman.loop import threads
-from leadsman.runtime.thread_pool import AT_ONCE, IDLE, PAUSE, ThreadPool
+from leadsman.runtime.thread_pool import AT_ONCE, FREE_THREAD_WAIT, IDLE, ThreadPool
 from leadsman.testing import VirtualLoop
 from leadsman_rigs.examples import examples
 
@@ -57,7 +57,7 @@ async def hang(pool, release, count=1):
     """Calls that hang until `release` is set."""
     tasks = [asyncio.create_task(Caller(pool, f"hanging {n}").call(release.wait)) for n in range(count)]
     while sum(thread.running for thread in pool._all) < count:
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(FREE_THREAD_WAIT)
     return tasks
 
 
@@ -169,7 +169,7 @@ def test_a_call_that_is_cancelled_when_threads_are_started_leaves_its_own_to_ano
         pool._first = lambda: None  # as if those that hang had just begun
         await asyncio.sleep(0)
         pool._growth.cancel()
-        await asyncio.sleep(2 * PAUSE)
+        await asyncio.sleep(2 * FREE_THREAD_WAIT)
         waiting[0].cancel()
         pool._grow()
         served = await waiting[1]
@@ -301,7 +301,7 @@ def test_no_thread_is_lost_and_none_is_taken_twice(steps, most):
             elif step == "release" and events:
                 events[n % len(events)].set()
             elif step == "wait":
-                await asyncio.sleep((0, PAUSE, 1, 6)[n % 4])
+                await asyncio.sleep((0, FREE_THREAD_WAIT, 1, 6)[n % 4])
             assert len(pool) <= most
         for release in events:
             release.set()

@@ -128,7 +128,7 @@ WHOLE = """\
         ('{"session": 1', '{"session": "one"', 'line 1: the session has version "one", .*; record it again'),
         ('"kitchen"', "7", "line 1: app and began are missing, or no text"),
         ("2026-11-27T20:40:00.000Z", "yesterday", 'line 1: began is "yesterday", which is no time'),
-        ('"n": 1, "event": "open"}', '"n": 1, "event": "open"', "line 2: this is no JSON: .*; .* mend the line"),
+        ('"n": 1, "event": "open"}', '"n": 1, "event": "open"', "line 2: this is no JSON: .*; .* fix the line"),
         ('{"at": 0.003', '{"at": NaN', "line 2: this is no JSON: NaN is no number"),
         ('{"at": 0.003', '{"at": 1e999', "line 2: at is Infinity; it must be 0 to 31622400 seconds"),
         ('{"at": 0.003', '{"at": "soon"', 'line 2: at is "soon"'),

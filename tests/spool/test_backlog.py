@@ -22,7 +22,7 @@ from leadsman.mqtt.message_state import (
 )
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.send_window import RetainedMessages
-from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
+from leadsman.spool.backlog import DAMAGED, MIN_PAGE_ROWS, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 from leadsman_rigs.examples import examples
 
@@ -141,7 +141,7 @@ class Life:
             self.backlog.failed(batch, delete)
 
     def end_write_on_a_full_disk(self, batch, rows, delete):
-        """Nothing can be added. Rows of no use are deleted all the same."""
+        """Nothing can be added. Rows no longer needed are deleted all the same."""
         evicted = self.disk.write([], delete) if rows and delete else []
         self.dropped += self.backlog.written([], evicted)
         self.backlog.failed(batch, delete)
@@ -494,7 +494,7 @@ def test_a_few_pages_at_a_time_are_in_memory(disk):
     while after.page():
         pass
 
-    assert FEW // 2 <= after.outbox.messages <= 2 * FEW
+    assert MIN_PAGE_ROWS // 2 <= after.outbox.messages <= 2 * MIN_PAGE_ROWS
     after.drain()
     assert after.payloads() == numbered(0, 2000)
 
@@ -514,7 +514,7 @@ def test_a_connection_that_waits_for_pages_gets_longer_ones(disk):
         sizes.append(wanted)
         after.deliver()
 
-    assert sizes[:4] == [FEW, 2 * FEW, 4 * FEW, 8 * FEW]
+    assert sizes[:4] == [MIN_PAGE_ROWS, 2 * MIN_PAGE_ROWS, 4 * MIN_PAGE_ROWS, 8 * MIN_PAGE_ROWS]
     assert after.payloads() == numbered(0, 2000)
 
 

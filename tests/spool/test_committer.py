@@ -15,7 +15,15 @@ from leadsman.loop.clock import system_clock
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.spool import file as spool_file
-from leadsman.spool.committer import AGAIN, AGAIN_SOON, IDLE, LEAVING, SLOW, SOON, Committer
+from leadsman.spool.committer import (
+    AGAIN_SOON,
+    DELETE_DELAY,
+    LAST_DELETE_DELAY,
+    LEAVING,
+    OPEN_TIMEOUT,
+    REOPEN_INTERVAL,
+    Committer,
+)
 from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, SpoolRow, TopicRows
 
 
@@ -153,7 +161,7 @@ def test_what_waits_is_written_and_deleted_within_a_second_of_its_arrival(rig, f
     assert (payloads(file), rig.store) == ([b"1", b"2"], "ok")
 
     assert rig.deliver() == [b"1", b"2"]
-    rig.run(IDLE + 0.1)
+    rig.run(DELETE_DELAY + 0.1)
 
     assert file.rows == {}
     assert file.calls == ["open", "write", "write"]
@@ -170,7 +178,7 @@ def test_when_all_of_a_topic_arrived_its_rows_are_deleted_at_once_so_that_no_oth
 
     for _ in range(3):
         rig.link.outbox.accept(rig.link.outbox.take(0.0)[0])
-    rig.run(SOON + 0.01)
+    rig.run(LAST_DELETE_DELAY + 0.01)
 
     assert payloads(file) == [b"another"]
 
@@ -180,7 +188,7 @@ def test_while_others_of_a_topic_wait_on_disk_its_rows_are_deleted_in_larger_num
     rig.put(b"1", b"2")
     rig.write()
     rig.link.outbox.accept(rig.link.outbox.take(0.0)[0])
-    rig.run(SOON + 0.01)
+    rig.run(LAST_DELETE_DELAY + 0.01)
 
     assert payloads(file) == [b"1", b"2"]
 
@@ -204,7 +212,7 @@ def test_rows_of_an_earlier_life_are_sent_first(rig, file):
     rig.run(0.1)
 
     assert rig.deliver() == [b"old", b"older", b"new"]
-    rig.run(IDLE + 0.1)
+    rig.run(DELETE_DELAY + 0.1)
     assert file.rows == {}
     assert rig.link.pumps > 0
 
@@ -261,7 +269,7 @@ def test_rows_are_read_though_nothing_else_happens(rig, file):
     assert "read" not in file.calls
     rig.deliver()
 
-    rig.run(2 * IDLE)
+    rig.run(2 * DELETE_DELAY)
 
     assert rig.deliver() == [b"old"]
 
@@ -274,7 +282,7 @@ def test_readings_do_not_wait_for_a_disk_that_hangs(rig, file, monkeypatch):
     file.rows = {4: row(4)}
     rig.start()
     rig.put(b"5")
-    rig.run(SLOW - 1)
+    rig.run(OPEN_TIMEOUT - 1)
     assert rig.deliver() == []
 
     rig.run(2)
@@ -322,14 +330,14 @@ def test_a_file_of_another_process_is_tried_again_soon_and_then_seldom(rig, file
     assert rig.deliver() == [b"1"]  # nothing waits for that process
     rig.run(LEAVING + 1)
     soon = file.calls.count("open")
-    rig.run(3 * AGAIN)
+    rig.run(3 * REOPEN_INTERVAL)
 
     assert rig.store == "locked"
     assert LEAVING / AGAIN_SOON - 1 <= soon <= LEAVING / AGAIN_SOON + 2
     assert 2 <= file.calls.count("open") - soon <= 4
     file.faults = []
     rig.put(b"2")
-    rig.run(AGAIN + 1)
+    rig.run(REOPEN_INTERVAL + 1)
     assert payloads(file) == [b"2"]
     assert rig.states() == [StateFailed, StateWritten]
 
@@ -381,7 +389,7 @@ def test_a_sick_file_is_opened_again_after_half_a_minute(rig, file):
     rig.write()
     assert rig.store == "memory"
 
-    rig.run(AGAIN + 1)
+    rig.run(REOPEN_INTERVAL + 1)
 
     assert (payloads(file), rig.store) == ([b"1", b"2"], "ok")
     assert file.calls.count("open") == 2
@@ -469,7 +477,7 @@ def test_what_was_written_is_counted_though_nothing_can_be_read_after_it(rig, fi
     assert (rig.store, payloads(file)) == ("memory", [b"5", b"6"])
 
     monkeypatch.undo()
-    rig.run(AGAIN + 1)
+    rig.run(REOPEN_INTERVAL + 1)
 
     assert dropped(rig) == [("old", 1, EXPIRED)]
     assert file.calls.count("write") == 1
@@ -540,7 +548,7 @@ def test_a_dead_letter_is_written_with_its_reason(rig, file):
     rig.put(b"1")
     item, _ = rig.link.outbox.take(0.0)
     rig.link.outbox.drop(item, "refused")
-    rig.run(IDLE + 0.1)
+    rig.run(DELETE_DELAY + 0.1)
 
     assert [(row.payload, why) for row, why in file.dead] == [(b"1", "refused")]
 

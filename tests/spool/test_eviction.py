@@ -12,7 +12,7 @@ from leadsman_rigs.examples import examples
 
 ROW = size("a", 940)
 STEP = 64 * 1024
-"""Bytes that are evicted at once, at the least."""
+"""Bytes that are evicted at once, at least."""
 
 
 @pytest.fixture

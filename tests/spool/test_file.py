@@ -12,7 +12,7 @@ import pytest
 
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.spool import tables
-from leadsman.spool.file import LOOK, SpoolFile
+from leadsman.spool.file import EXPIRY_CHECK_INTERVAL, SpoolFile
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, TopicRows, crc, size
 from leadsman.storage import database
 
@@ -227,7 +227,7 @@ def test_a_topic_stays_in_the_list_until_it_had_no_rows_for_ten_minutes(path, op
     spool = open_spool()
     spool.write([row(3, topic="c")], ())
     spool.write((), [2])
-    clock.now += LOOK
+    clock.now += EXPIRY_CHECK_INTERVAL
     spool.write([row(4, topic="d")], [3])
     spool.write([row(5, topic="c")], [5])
     spool.close()
@@ -331,7 +331,7 @@ def test_rows_that_are_too_old_go_but_for_the_newest_of_a_topic(open_spool, row,
 
 def test_a_reading_with_an_expiry_goes_then_even_if_it_is_the_newest(spool, row, clock, everything):
     spool.write([row(1, expires_at=NOW + 5), row(2, topic="b", expires_at=NOW + 10_000)], ())
-    clock.now += LOOK
+    clock.now += EXPIRY_CHECK_INTERVAL
 
     assert spool.write([row(3, topic="c", expires_at=clock.now)], ()) == [
         Evicted("c", EXPIRED, [3]),

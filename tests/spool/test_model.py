@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leadsman.spool.file import LOOK, SpoolFile, look
+from leadsman.spool.file import EXPIRY_CHECK_INTERVAL, SpoolFile, look
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Quota, SpoolRow, size
 from leadsman_rigs.examples import examples
 
@@ -37,7 +37,7 @@ class Model:
         newest = dict(self.newest)
         for row in accepted.values():
             newest[row.topic] = max(newest.get(row.topic, 0), row.id)
-        looks = self.looked_at is None or now - self.looked_at >= LOOK
+        looks = self.looked_at is None or now - self.looked_at >= EXPIRY_CHECK_INTERVAL
         gone = {}
 
         def remove(row, reason):

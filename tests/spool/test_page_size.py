@@ -1,6 +1,6 @@
 import pytest
 
-from leadsman.spool.backlog import FEW, MANY, PageSize
+from leadsman.spool.backlog import MAX_PAGE_ROWS, MIN_PAGE_ROWS, PageSize
 
 
 def sizes(*pages, window=20):
@@ -14,17 +14,17 @@ def sizes(*pages, window=20):
 
 
 def test_pages_double_while_the_connection_waits_for_them():
-    assert sizes(*[(True, False)] * 6) == [FEW, 120, 240, 480, MANY, MANY, MANY]
+    assert sizes(*[(True, False)] * 6) == [MIN_PAGE_ROWS, 120, 240, 480, MAX_PAGE_ROWS, MAX_PAGE_ROWS, MAX_PAGE_ROWS]
 
 
 def test_pages_that_come_in_time_stay_as_they_are():
-    assert sizes((True, False), (False, False), (False, False)) == [FEW, 120, 120, 120]
+    assert sizes((True, False), (False, False), (False, False)) == [MIN_PAGE_ROWS, 120, 120, 120]
 
 
 def test_the_last_page_ends_it():
-    assert sizes((True, False), (True, True), (False, False)) == [FEW, 120, FEW, FEW]
+    assert sizes((True, False), (True, True), (False, False)) == [MIN_PAGE_ROWS, 120, MIN_PAGE_ROWS, MIN_PAGE_ROWS]
 
 
-@pytest.mark.parametrize(("window", "rows"), [(1, FEW), (20, FEW), (100, 300), (1000, 3000)])
+@pytest.mark.parametrize(("window", "rows"), [(1, MIN_PAGE_ROWS), (20, MIN_PAGE_ROWS), (100, 300), (1000, 3000)])
 def test_a_page_has_three_windows_at_the_least(window, rows):
     assert sizes(window=window) == [rows]

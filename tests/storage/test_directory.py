@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from leadsman.storage.directory import PATIENCE, StateDirectory
+from leadsman.storage.directory import LOCK_TIMEOUT, StateDirectory
 from leadsman.storage.owner import in_use
 
 
@@ -74,7 +74,7 @@ def test_the_start_does_not_wait_longer_than_its_patience(make, loop, caplog):
     first, second = make(), make()
     first.may_write()
 
-    assert claim(loop, second) == pytest.approx(PATIENCE)
+    assert claim(loop, second) == pytest.approx(LOCK_TIMEOUT)
     assert second.foreign
     assert caplog.messages == [f"{in_use(second.path)}; waiting 5 s for it to end"]
 

@@ -71,7 +71,7 @@ PLANTED = {
     "nothing retained": ("retain_available false\n", "", {("retained", "warn"): "the broker keeps no messages"}),
     "no acknowledgements": ("max_qos 0\n", "", {("limits", "warn"): "QoS 0 only"}),
     "a wrong password": ("", None, {("authentication", "fail"): "the broker refuses the user 'house'"}),
-    "no password": ("", None, {("authentication", "fail"): "the broker takes no anonymous clients"}),
+    "no password": ("", None, {("authentication", "fail"): "the broker does not allow anonymous clients"}),
     "one client id for all": (
         "use_username_as_clientid true\n",
         None,
@@ -181,7 +181,7 @@ def patient():
         patch.setattr("leadsman.tools.doctor.broker.STEP", GENEROUS)
         patch.setattr("leadsman.tools.doctor.broker.LONG_STEP", GENEROUS)
         patch.setattr("leadsman.tools.doctor.broker.NEIGHBOUR", 1.0)
-        patch.setattr("leadsman.tools.doctor.broker.PATIENCE", GENEROUS)
+        patch.setattr("leadsman.tools.doctor.broker.WILL_SLACK", GENEROUS)
         patch.setattr("leadsman.tools.doctor.broker.OFFERING", GENEROUS)
         patch.setattr("leadsman.tools.doctor.broker.ANSWER", 5.0)
         for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):

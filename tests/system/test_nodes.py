@@ -105,7 +105,7 @@ def test_a_pair_is_shown_and_its_owner_is_drained_and_takes_part_again(pair, typ
     names = ", ".join(sorted((active, standby)))
     assert typed("drain", "nobody") == (1, "", f"leadsman: 'sys' has no node 'nobody'; write one of {names}\n")
     again = f"leadsman cluster undrain {active} ends that, and so does a restart"
-    assert typed("drain", active) == (0, f"{active}: gives everything away, and takes nothing; {again}\n", "")
+    assert typed("drain", active) == (0, f"{active}: hands over its devices, and accepts none; {again}\n", "")
     until(lambda: states(typed) == ["active", "draining"])
     assert shown(typed)[1][standby]["state"] == "active"
     code, out, _ = typed("drain", standby, "--prefix", "sys")

@@ -143,11 +143,11 @@ def test_the_tutorial(terminal):
         replace(terminal.directory / "leadsman.toml", 'path = "/tmp"', 'path = "/nowhere"')
         terminal.restarts()
 
-    def mended():
+    def fixed():
         replace(terminal.directory / "leadsman.toml", 'path = "/nowhere"', 'path = "/tmp"')
         terminal.restarts()
 
-    first = {"disks.tmp.evry": misspelt, "WARNING tmp": failing, '"temperature": 21}': mended}
+    first = {"disks.tmp.evry": misspelt, "WARNING tmp": failing, '"temperature": 21}': fixed}
     terminal.follows("docs/tutorial.md", first)
 
 

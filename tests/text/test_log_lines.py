@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.text.log_lines import (
-    LONGEST,
+    MAX_PERIOD,
     MINUTE,
     MOST_CAUSED,
     MOST_CAUSES,
@@ -39,7 +39,7 @@ def test_after_a_quiet_period_the_lines_come_as_at_first():
     assert len(lines_of(lines, [100_000.0 + MINUTE])) == 1
 
 
-@given(st.lists(st.floats(0, 10 * LONGEST), max_size=200))
+@given(st.lists(st.floats(0, 10 * MAX_PERIOD), max_size=200))
 def test_no_line_is_lost_from_the_counts_also_if_the_clock_is_set_back(times):
     lines = others()
     found = lines_of(lines, times)

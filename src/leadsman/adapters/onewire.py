@@ -110,7 +110,7 @@ class OneWire:
         Raises:
             DeviceUnavailable: it is not there, or does not answer. A retry may help.
             DeviceTimeout: the kernel did not answer in time. A retry may help.
-            GarbledData: the checksum is wrong, or the value is none that was measured. A retry may help.
+            GarbledData: the checksum is wrong, or the value was not measured. A retry may help.
             PermanentError: its file may not be read.
             InvalidValue, InvalidType: this is no name of a thermometer.
         """

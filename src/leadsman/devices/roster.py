@@ -86,7 +86,7 @@ class RosterPhase(IntEnum):
 
 
 def ignore(device: Device) -> None:
-    """It does not matter that a device joins, or changes."""
+    """Ignores the change."""
 
 
 class Follower(NamedTuple):

@@ -27,27 +27,27 @@ from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
-GRACE = 1.0
+RETAINED_WAIT = 1.0
 """Seconds from a connection until the broker has sent what it has. What comes later is compared as it comes."""
 BIRTH_DELAY = (1.0, 5.0)
 """Seconds from the start of a reader until descriptions are published again; a random time between these, so that the
 apps at one broker do not begin together (https://www.home-assistant.io/integrations/mqtt/#use-the-birth-and-will-messages-to-trigger-discovery)."""
 MOST_WAITING = 64 * 1024
 """Bytes in the outbox above which the next description waits, so that no reading waits behind many of them."""
-PAUSE = 0.02
+OUTBOX_CHECK_INTERVAL = 0.02
 """Seconds between two looks at the outbox."""
 SETTLING = 3.0
 """Seconds in which a reader does what a message asks for. Home Assistant may ignore what comes for an entity that it
 is still removing."""
 MOST_KEPT, MOST_GONE = 64 * 2**20, 8 * 2**20
 """Bytes of what the broker has that are kept until they are compared: of devices that there are, of which 10,000 need
-40 MB at the most, and of those that are gone. Anybody may have published them. What is more of the former counts as
+40 MB at most, and of those that are gone. Anybody may have published them. What is more of the former counts as
 another program's, and of the latter it stays until the next connection."""
-TURN = 1.0
+CHANGE_CHECK_INTERVAL = 1.0
 """Seconds between two looks at what has changed."""
 REFRESH = 60.0
 """Seconds between two messages about a device that only have a newer time of its last reading."""
-SLICE = 100
+DEVICES_PER_TURN = 100
 """Devices that are looked at in one turn of the loop."""
 MOST_MESSAGES = 1000
 """Messages in the outbox above which this waits, as the announcement of the devices does."""
@@ -119,7 +119,7 @@ class Announcer:
             self._kept = {True: 0, False: 0}
             self._settled = False
             self._foreign.clear()
-            asyncio.get_running_loop().call_later(GRACE, self._settle, self._link.connects)
+            asyncio.get_running_loop().call_later(RETAINED_WAIT, self._settle, self._link.connects)
 
     def _settle(self, connects: int) -> None:
         """The broker has sent what it has: compare all of it."""
@@ -229,7 +229,7 @@ class Announcer:
         for each in moves:
             link.put(Message(each.topic, each.payload, qos=1, remade=True))
             while link.connects == connects and each.topic in link.outbox:
-                yield PAUSE
+                yield OUTBOX_CHECK_INTERVAL
             yield SETTLING
             if link.connects != connects or first not in self._topics:
                 return
@@ -271,7 +271,7 @@ class Announcer:
         """Wait until the outbox has room. Returns whether the connection is still the same one."""
         link = self._link
         while link.connects == connects and link.outbox.bytes > MOST_WAITING:
-            yield PAUSE
+            yield OUTBOX_CHECK_INTERVAL
         return link.connects == connects
 
     def _on_birth(self, received: Received) -> None:
@@ -285,7 +285,7 @@ class Announcer:
         """Publish all descriptions again, as if the broker had none, and then how the devices are. What is compared now
         goes before."""
         if not self._settled or self._working:
-            asyncio.get_running_loop().call_later(GRACE, self._repeat)
+            asyncio.get_running_loop().call_later(RETAINED_WAIT, self._repeat)
             return
         self._born, self._repeats = False, True
         self._compare(topic for topic in self._topics if topic not in self._foreign)
@@ -369,13 +369,13 @@ class HealthTopics:
         """Look at the devices that are due, and at those in trouble, whose status time alone may change."""
         try:
             while True:
-                yield TURN
+                yield CHANGE_CHECK_INTERVAL
                 self._statuses.refresh(self._clock.monotonic())
                 due, self._due = {**self._due, **self._statuses.troubled}, {}
                 for number, entity in enumerate(due, 1):
                     self._look(entity)
-                    if number % SLICE == 0:
-                        yield TURN if self._link.outbox.messages > MOST_MESSAGES else 0.0
+                    if number % DEVICES_PER_TURN == 0:
+                        yield CHANGE_CHECK_INTERVAL if self._link.outbox.messages > MOST_MESSAGES else 0.0
         finally:  # after a fault of ours, the next event begins again
             self._turning = False
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import FieldTerms
 
 Schema = Mapping[str, Any]
-DEEPEST = 4
+MAX_KEYS = 4
 """Keys that lead to a field, at most."""
-MOST = 100
+MAX_FIELDS = 100
 """Fields of a payload, at most: each is an entity that a person sees."""
 _SENSOR = (
     *("unit", "device_class", "state_class", "precision", "icon", "category", "name", "discoverable"),
@@ -67,12 +67,12 @@ KNOWN = {
 
 
 def fields_of(schema: Schema) -> tuple[Field, ...]:
-    """The fields of a payload, in the order in which its type lists them, at most `MOST`."""
+    """The fields of a payload, in the order in which its type lists them, at most `MAX_FIELDS`."""
     found: dict[tuple[str, ...], Field] = {}
     for field in _fields(schema, schema.get("$defs", {}), (), None):
         other = found.get(field.path)
         found[field.path] = field if other is None else _both(other, field)
-    return tuple(found.values())[:MOST]
+    return tuple(found.values())[:MAX_FIELDS]
 
 
 def terms_of(schema: Schema) -> "dict[str, FieldTerms]":
@@ -114,7 +114,7 @@ def _fields(schema: Schema, defs: Schema, path: tuple[str, ...], title: str | No
         yield field
         return
     branches = [_resolve(each, defs) for each in _alternatives(node)]
-    if len(path) >= DEEPEST:
+    if len(path) >= MAX_KEYS:
         return
     for branch in branches:
         for key, each in branch.get("properties", {}).items():
@@ -122,7 +122,7 @@ def _fields(schema: Schema, defs: Schema, path: tuple[str, ...], title: str | No
 
 
 def _field(node: Schema, defs: Schema, path: tuple[str, ...], title: str | None) -> Field | None:
-    """The field that a node describes; None if it is none."""
+    """The field that a node describes; None if it describes no field."""
     branches = [_resolve(each, defs) for each in _alternatives(node)]
     sensor = {name: node[name] for name in _SENSOR if name in node}
     for branch in branches:

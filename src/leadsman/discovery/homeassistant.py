@@ -2,9 +2,9 @@
 
 See https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery. The topic of a configuration is
 ``homeassistant/device/{app}/{device}/config``, so that those of one app have a filter of their own. Keys are
-abbreviated, since a thousand configurations are sent at once. Where one message would be longer than `MOST`, further
-ones at ``…/{device}--1/config`` have the other entities of the same device: Home Assistant joins them by the identifier
-of the device.
+abbreviated, since a thousand configurations are sent at once. Where one message would be longer than
+`MAX_CONFIGURATION_BYTES`, further ones at ``…/{device}--1/config`` have the other entities of the same device: Home
+Assistant joins them by the identifier of the device.
 
 The templates of the entities use ``get``, so that a field that is None or absent makes the entity *unknown*, and no
 template fails.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 Component = dict[str, Any]
-MOST = 4000
+MAX_CONFIGURATION_BYTES = 4000
 """Bytes of a configuration, without the version of leadsman in it: a new version moves no entity."""
 _UNLOAD = b'{"migrate_discovery":true}'
 """Lets go of all entities of a configuration, and keeps what people have set for them."""
@@ -48,7 +48,7 @@ _BETWEEN = "--"
 """Between the identifier of a device and the name of a further message. No identifier has it."""
 _LONGEST_STATE = 255
 """Characters of a state in Home Assistant."""
-_WIDEST = 1e9
+_UNBOUNDED = 1e9
 """The bound of a number that has none: Home Assistant would take 1 to 100."""
 _SENDER = "Home Assistant"
 """Who asked, in the answers and in the trace."""
@@ -72,7 +72,7 @@ RECENT = frozenset(_MOMENTS.values())
 a message of their own."""
 _RECENT = "recent"
 """The name of that message, or what the names of several begin with."""
-FIRST = ""
+MAIN_MESSAGE = ""
 """The message that there always is."""
 
 
@@ -94,8 +94,8 @@ def split_keys(
     """
     name = prefix.rstrip("0")
     if not keys:
-        return {FIRST: keys} if name == FIRST else {}
-    if (len(keys) == 1 and name != FIRST) or fits(name, keys):
+        return {MAIN_MESSAGE: keys} if name == MAIN_MESSAGE else {}
+    if (len(keys) == 1 and name != MAIN_MESSAGE) or fits(name, keys):
         return {name: keys}
     halves = {bit: [key for key in keys if _bit(key, len(prefix)) == bit] for bit in "01"}
     return split_keys(halves["0"], fits, f"{prefix}0") | split_keys(halves["1"], fits, f"{prefix}1")
@@ -164,21 +164,21 @@ class HomeAssistant(Convention):
         def message(keys: Iterable[str]) -> bytes:
             return encode(_shorten({**head, "cmps": {each: found[each] for each in keys}}, topics.state(device.name)))
 
-        most = MOST + len(self._app.leadsman)
+        most = MAX_CONFIGURATION_BYTES + len(self._app.leadsman)
         recent = [each for each in found if found[each]["p"] in RECENT]
         old = [each for each in found if each not in recent]
         about = [each for each in old if each in _ABOUT]
-        shares: Mapping[str, Sequence[str]] = {FIRST: old}
+        shares: Mapping[str, Sequence[str]] = {MAIN_MESSAGE: old}
         if len(message(old)) > most:
             shares = split_keys(
                 [each for each in old if each not in about],
-                lambda name, keys: len(message([*keys, *about] if name == FIRST else keys)) <= most,
+                lambda name, keys: len(message([*keys, *about] if name == MAIN_MESSAGE else keys)) <= most,
             )
-            shares = {**shares, FIRST: [*shares[FIRST], *about]}
+            shares = {**shares, MAIN_MESSAGE: [*shares[MAIN_MESSAGE], *about]}
         later = split_keys(recent, lambda _, keys: len(message(keys)) <= most) if recent else {}
         shares = {**shares, **{f"{_RECENT}{name}": keys for name, keys in later.items() if keys}}
         return [
-            RetainedMessage(self._topic(key if name == FIRST else f"{key}{_BETWEEN}{name}"), message(keys))
+            RetainedMessage(self._topic(key if name == MAIN_MESSAGE else f"{key}{_BETWEEN}{name}"), message(keys))
             for name, keys in shares.items()
         ]
 
@@ -293,7 +293,7 @@ def _platforms(document: Document) -> dict[str, str]:
 
 
 def _decode(payload: bytes) -> Document:
-    """The document of a payload; an empty one if it is none."""
+    """The document of a payload; an empty one if it is not an object."""
     return object_in(payload) or {}
 
 
@@ -663,8 +663,8 @@ def _range(field: Field) -> Component:
     step = field.step
     if step is None:
         step = 1 if field.whole else 10.0 ** -(1 if field.precision is None else min(field.precision, 3))
-    low = -_WIDEST if field.minimum is None else field.minimum
-    high = _WIDEST if field.maximum is None else field.maximum
+    low = -_UNBOUNDED if field.minimum is None else field.minimum
+    high = _UNBOUNDED if field.maximum is None else field.maximum
     open_end = field.minimum is None or field.maximum is None
     found = {"min": low, "max": max(low, high), "step": max(step, 0.001)} | ({"mode": "box"} if open_end else {})
     return found | _given(

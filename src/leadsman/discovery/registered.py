@@ -39,8 +39,7 @@ class DescribedDevices:
         self._read = {name: each for name, each in read.items() if each.enabled and name not in hidden}
         self._commands = {name: each for name, each in commands.items() if each.enabled and name not in hidden}
         self._shown: dict[tuple[int, str | None, Filters | None], _Shown] = {}
-        """By the identity of the handler, which may have no hash, its one field and its filters; the next one by the
-        identity."""
+        """Keyed by `id(handler)`, field and filters, because a handler may be unhashable."""
         self._takes: dict[int, CommandDescription] = {}
 
     @property
@@ -146,7 +145,7 @@ def _schema_of(each: Telemetry | Source | RegisteredCommand) -> dict[str, Any]:
 
 def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:
     """The events of a device; None of a gateway, whose devices alone have some, and where they are not announced."""
-    from leadsman.registration.event import FIELD  # only apps with events pay for it
+    from leadsman.registration.event import FIELD  # only apps with events need it
 
     field = next((field for field in fields if field.path == (FIELD,) and field.kind == "enum"), None)
     return None if field is None or each.events is None else EventDescription(field, each.events.device_class)

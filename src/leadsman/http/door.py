@@ -86,7 +86,7 @@ def _is_served(path: str) -> bool:
 
 Application = Callable[..., Awaitable[None]]
 """An ASGI application."""
-AGAIN = 30.0
+BIND_RETRY_INTERVAL = 30.0
 """Seconds until an address that cannot be bound is tried again."""
 HERE = Path(__file__).parent
 
@@ -150,7 +150,7 @@ async def _bound(endpoint: Endpoint, emit: Callable[[AppFault], None]) -> socket
             if not reported:
                 emit(AppFault("the HTTP endpoint", error.with_traceback(None)))
             reported = True
-        await asyncio.sleep(AGAIN)
+        await asyncio.sleep(BIND_RETRY_INTERVAL)
 
 
 def _machine() -> set[str]:

@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise missing("measures for Prometheus", "prometheus-client", "metrics", error) from error
 
-SLICE, LINES = 20, 100
+DEVICES_PER_TURN, LINES_PER_TURN = 20, 100
 """Devices of one family that are written in one turn of the loop, at most; fewer if they have so many samples."""
 
 
@@ -58,7 +58,7 @@ class Exposition:
     def _next(self, family: MetricFamily, devices: Sequence[str], start: int) -> tuple[list[Sample], int]:
         """The samples of the next slice, and where it ends."""
         samples, end = list[Sample](), start
-        while end < min(start + SLICE, len(devices)) and len(samples) < LINES:
+        while end < min(start + DEVICES_PER_TURN, len(devices)) and len(samples) < LINES_PER_TURN:
             samples += self._measures.of_devices(family, devices[end : end + 1])
             end += 1
         return samples, end

@@ -36,14 +36,14 @@ except ImportError as error:
 if TYPE_CHECKING:
     from leadsman.http.metrics import Exposition
 
-SENDING = 60.0
+SEND_TIMEOUT = 60.0
 """Seconds in which a client must take an answer that is made in slices. A few clients that read slowly would otherwise
 keep all others from large answers for minutes."""
-BEAT = 5.0
+BEAT_INTERVAL = 5.0
 """Seconds between two signs of life in a stream."""
 GATHERING = 0.05
 """Seconds between two messages of a stream: what happens meanwhile is sent together."""
-RETRY = 2000
+RECONNECT_MILLISECONDS = 2000
 """Milliseconds after which a browser connects again, when a stream has ended."""
 
 
@@ -67,7 +67,7 @@ class SlicedResponse:
             headers.append((b"cache-control", b"no-store"))
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             try:
-                async with asyncio.timeout(SENDING):
+                async with asyncio.timeout(SEND_TIMEOUT):
                     for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                         await asyncio.sleep(0)  # the socket may take all of them in one turn of the loop
@@ -120,8 +120,8 @@ class HappeningsStream:
     async def _send_all(self, send: Send) -> None:
         watcher = self._watcher
         first = b"data: %b\n\n" % encode({"type": "reset"}) if watcher.reset else b""
-        text = b"retry: %d\n\n%bid: %d\ndata: %b\n\n" % (RETRY, first, watcher.last, self._beat())
-        beat_at = asyncio.get_running_loop().time() + BEAT
+        text = b"retry: %d\n\n%bid: %d\ndata: %b\n\n" % (RECONNECT_MILLISECONDS, first, watcher.last, self._beat())
+        beat_at = asyncio.get_running_loop().time() + BEAT_INTERVAL
         while True:
             await send({"type": "http.response.body", "body": text, "more_body": True})
             await asyncio.sleep(GATHERING)
@@ -132,7 +132,7 @@ class HappeningsStream:
             text = b"".join(b"id: %d\ndata: %b\n\n" % entry for entry in entries)
             if asyncio.get_running_loop().time() >= beat_at or not entries:
                 text += b"data: %b\n\n" % self._beat()
-                beat_at = asyncio.get_running_loop().time() + BEAT
+                beat_at = asyncio.get_running_loop().time() + BEAT_INTERVAL
 
 
 LARGEST_HEAD = 16 * 1024

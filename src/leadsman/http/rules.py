@@ -27,7 +27,7 @@ PROTECTION = (
 )
 """Headers of every response."""
 _SAFE = frozenset({"GET", "HEAD"})
-_OURS = frozenset({"same-origin", "none", None})
+_OWN_SITES = frozenset({"same-origin", "none", None})
 """``Sec-Fetch-Site`` of our own page, of an address that a person typed, and of a program."""
 
 
@@ -74,7 +74,7 @@ class AccessRules:
             return Refusal(403, "a page of another origin must not do this")
         if head.path in self._public:
             return None
-        if head.site not in _OURS and head.mode not in (None, "navigate"):
+        if head.site not in _OWN_SITES and head.mode not in (None, "navigate"):
             return Refusal(403, "a page of another origin must not ask for this")
         if self._token is not None and not self._has_token(head.authorization):
             return Refusal(401, "send the token as 'Authorization: Bearer …'")
@@ -113,7 +113,7 @@ def host_name(host: str) -> str:
 
 
 def _is_same_origin(head: RequestHead) -> bool:
-    if head.site not in _OURS:
+    if head.site not in _OWN_SITES:
         return False
     if head.origin is None:
         return True

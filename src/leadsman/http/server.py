@@ -36,7 +36,7 @@ WRITE_TIMEOUT = 10.0
 BACKLOG = 32
 """Connections that are accepted in one turn of the loop."""
 
-_SILENT = logging.Logger("uvicorn", logging.CRITICAL + 1)
+_SILENT_LOGGER = logging.Logger("uvicorn", logging.CRITICAL + 1)
 """Messages of uvicorn about a single connection: anyone could fill the log with it."""
 
 
@@ -107,7 +107,7 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
-        self.logger, self.access_log = _SILENT, False
+        self.logger, self.access_log = _SILENT_LOGGER, False
         self.conn = _Requests(h11.SERVER, LARGEST_HEAD)
         self._writing: asyncio.TimerHandle | None = None
         self.reading = self.loop.call_later(HEAD_TIMEOUT, self._too_slow)

@@ -253,7 +253,7 @@ class ContentTerms(TypedDict):
     """The word below the device at which they are published."""
 
 
-class SaidOfField(TypedDict, total=False):
+class FieldDescription(TypedDict, total=False):
     """What people see of a field, as in `leadsman.Sensor`. What the registration does not set is left out."""
 
     name: str
@@ -283,7 +283,7 @@ class Registered(TypedDict):
     """The name of the device for people. Present only if it has one beside its own."""
     area: NotRequired[str]
     """The room or the place that is suggested for the device. Present only if one is."""
-    fields: NotRequired[dict[str, SaidOfField]]
+    fields: NotRequired[dict[str, FieldDescription]]
     """What people see of some fields, in place of what their types set. Present only if something is set."""
     interval: NotRequired[Seconds | None]
     """The interval of its polls; null if a schedule says when."""

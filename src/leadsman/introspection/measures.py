@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.introspection.registry import About
-from leadsman.introspection.sections import Parts
+from leadsman.introspection.sections import Introspected
 from leadsman.ledger.ledger import Disposition
 from leadsman.ledger.ledgers import FINAL
 from leadsman.loop.clock import Clock
@@ -47,7 +47,7 @@ class Measures:
         started: when it started, monotonic seconds.
     """
 
-    def __init__(self, about: About, parts: Parts, clock: Clock, started: float) -> None:
+    def __init__(self, about: About, parts: Introspected, clock: Clock, started: float) -> None:
         self.about = about
         self.parts = parts
         self.link = parts.link
@@ -107,7 +107,7 @@ class Measures:
 class MeasuredDevice(NamedTuple):
     """A device or a side job, for the families of devices."""
 
-    parts: Parts
+    parts: Introspected
     name: str
     health: Health
     now: float

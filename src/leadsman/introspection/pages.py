@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
 
-LARGEST = 120_000
+MAX_PAGE_BYTES = 120_000
 """Bytes of the document on a page. AWS IoT Core takes messages of 128 KiB, and other brokers take more."""
 ENVELOPE = 4096
 """Bytes of a message that are left for its topic, its properties and what it contains besides the document."""
 PIECE = 64 * 1024
 """Bytes after which a piece of a document without pages is complete."""
-SMALLEST = 1024
+MIN_PAGE_BYTES = 1024
 """Bytes of the document on a page for a broker that takes hardly anything."""
 
 
@@ -27,8 +27,8 @@ def page_size(maximum_packet_size: int | None, besides: int = 0) -> int:
         maximum_packet_size: bytes of the largest packet that the broker takes; None if there is no limit.
         besides: bytes of the payload that are not of the document.
     """
-    largest = LARGEST if maximum_packet_size is None else min(LARGEST, maximum_packet_size - ENVELOPE)
-    return max(SMALLEST, largest - besides)
+    largest = MAX_PAGE_BYTES if maximum_packet_size is None else min(MAX_PAGE_BYTES, maximum_packet_size - ENVELOPE)
+    return max(MIN_PAGE_BYTES, largest - besides)
 
 
 class DocumentWriter:

@@ -41,7 +41,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.runtime.other_topics import MOST, OtherTopics
+from leadsman.runtime.other_topics import MAX_TOPICS, OtherTopics
 from leadsman.text import clean, count_noun, log_fields
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 512 * 1024
 """Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
-PATIENCE = 60.0
+PAGE_TIMEOUT = 60.0
 """Seconds after which a page of the registry no longer waits."""
-PAUSE = 0.02
+OUTBOX_CHECK_INTERVAL = 0.02
 """Seconds between two looks at the outbox."""
 SETTLED = 0.5
 """Seconds from the broker's acknowledgement of a subscription until a retained message has come, if there is one."""
@@ -204,7 +204,7 @@ class RegistryPublication:
         yield from registry.list_devices(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
-            yield from room(link, self._clock, PATIENCE)
+            yield from room(link, self._clock, PAGE_TIMEOUT)
             if link.connects != connects:
                 self._surplus |= surplus
                 return
@@ -240,7 +240,7 @@ class RegistryPublication:
                 self._have_answered((kept.topic_filter, *asked)) or self._clock.monotonic() >= deadline
             ):
                 break
-            yield PAUSE
+            yield OUTBOX_CHECK_INTERVAL
         gone, devices = yield from self._compare(listed)
         removed = yield from self._ours(gone, connects)
         if self._link.connects != connects:
@@ -311,11 +311,11 @@ class RegistryPublication:
             link.listen(topic, keep)
         deadline = self._clock.monotonic() + READING
         while link.connects == connects and not self._have_answered(asked) and self._clock.monotonic() < deadline:
-            yield PAUSE
+            yield OUTBOX_CHECK_INTERVAL
         unknown = [topic for topic in asked if topic not in link.subscriptions.acknowledged]
         for topic in asked:
             link.ignore(topic)
-        self._others.keep(APP, unknown[:MOST])  # the next start asks again
+        self._others.keep(APP, unknown[:MAX_TOPICS])  # the next start asks again
         return ours(gone, self._topics.prefix, found)
 
     def _remove(self, connects: int) -> Work:
@@ -327,14 +327,14 @@ class RegistryPublication:
             return
         described, begin = elsewhere or self._others.described is not None, self._clock.monotonic()
         while described and self._clock.monotonic() < begin + FORGETTING:
-            yield PAUSE
+            yield OUTBOX_CHECK_INTERVAL
             if self._link.connects != connects:
                 return
         if not (yield from self._empty([each for each in removals if each.startswith(below)], removals, connects)):
             return
         deadline = self._clock.monotonic() + REMOVING
         while _waiting(removals) and self._clock.monotonic() < deadline:
-            yield PAUSE
+            yield OUTBOX_CHECK_INTERVAL
             if self._link.connects != connects:
                 return
         left = _waiting(removals)
@@ -356,8 +356,8 @@ class RegistryPublication:
         link, deadline = self._link, self._clock.monotonic() + REMOVING
         for number, topic in enumerate(topics, 1):
             while topic in link.outbox and self._clock.monotonic() < deadline:
-                yield PAUSE  # readings of an earlier run go first
-            yield from room(link, self._clock, PATIENCE)
+                yield OUTBOX_CHECK_INTERVAL  # readings of an earlier run go first
+            yield from room(link, self._clock, PAGE_TIMEOUT)
             if link.connects != connects:
                 return False
             removal = removals[topic]
@@ -377,7 +377,7 @@ def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bo
     while link.outbox.bytes > MOST_WAITING:
         if clock.monotonic() >= deadline:
             return False
-        yield PAUSE
+        yield OUTBOX_CHECK_INTERVAL
     return True
 
 

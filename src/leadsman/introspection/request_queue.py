@@ -15,15 +15,15 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import LONGEST_TOPIC
 
-MOST = 10_000
+MAX_REQUESTS = 10_000
 """Requests that may wait. One more is refused as it arrives."""
 MOST_BYTES = 4 * 2**20
 """Bytes of memory for their payloads, topics, response topics and correlation data."""
-TURN = 5
+REQUESTS_PER_TURN = 5
 """Requests that are handled in one turn of the loop."""
-PATIENCE = 10.0
+MAX_REQUEST_AGE = 10.0
 """Seconds after which a request that waited is refused: its sender no longer expects it to be carried out."""
-PAUSE = 0.02
+ANSWER_CHECK_INTERVAL = 0.02
 """Seconds between two looks at the answers that wait."""
 
 Handle = Callable[[Received], None]
@@ -72,7 +72,7 @@ class RequestQueue:
             refuse(received, PayloadError(f"the payload has {size} bytes; {LARGEST_PAYLOAD} are allowed"))
             return
         size = _size(received)
-        if len(self._waiting) >= MOST or self._bytes + size > MOST_BYTES:
+        if len(self._waiting) >= MAX_REQUESTS or self._bytes + size > MOST_BYTES:
             refuse(received, Busy(f"{len(self._waiting)} requests wait; ask again in a few seconds"))
             return
         received = received._replace(taken_at=None)  # it may be long, and a request does not need it
@@ -84,10 +84,10 @@ class RequestQueue:
 
     def _turns(self) -> Iterator[float]:
         while self._waiting:
-            deadline = self._clock.monotonic() + PATIENCE
+            deadline = self._clock.monotonic() + MAX_REQUEST_AGE
             while not self._outbox.expects_answers and self._clock.monotonic() < deadline:
-                yield PAUSE
-            for _ in range(min(TURN, len(self._waiting))):
+                yield ANSWER_CHECK_INTERVAL
+            for _ in range(min(REQUESTS_PER_TURN, len(self._waiting))):
                 waiting = self._waiting.popleft()
                 self._bytes -= waiting.size
                 self._slices.begin("a request over MQTT", self._handled(waiting))
@@ -96,8 +96,8 @@ class RequestQueue:
 
     def _handled(self, waiting: _Waiting) -> Iterator[float]:
         """Handle one request: in a work of its own, since a fault ends a work."""
-        if self._clock.monotonic() - waiting.since > PATIENCE:
-            late = Busy(f"the request waited for {PATIENCE:g} s; ask again in a few seconds")
+        if self._clock.monotonic() - waiting.since > MAX_REQUEST_AGE:
+            late = Busy(f"the request waited for {MAX_REQUEST_AGE:g} s; ask again in a few seconds")
             waiting.refuse(waiting.received, late)
         else:
             waiting.handle(waiting.received)

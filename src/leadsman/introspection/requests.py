@@ -52,7 +52,7 @@ def action_of(request: Json) -> str:
     """The action on a circuit that a request asks for: one of `ACTIONS`, as text or in an object.
 
     Raises:
-        PayloadError: it is none of them.
+        PayloadError: it is not one of them.
     """
     action = request.get("action") if isinstance(request, dict) else request
     if isinstance(action, str) and action in ACTIONS:

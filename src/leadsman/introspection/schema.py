@@ -32,7 +32,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Json]
 """A JSON Schema."""
 
-DEEPEST = 6
+MAX_DEPTH = 6
 """Objects within objects of which each value is listed; a type may contain itself."""
 _ANY_OBJECT: Schema = {"type": "object"}
 _STREAMS = (AsyncIterator, AsyncIterable, AsyncGenerator)
@@ -129,7 +129,7 @@ def _of_fields(topics: Topics, device: str, readings: Schema) -> Schema:
 def _leaves(schema: Schema, node: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Schema]]:
     """The values of a reading with the keys on the way to each, as far as its type lists them."""
     whole, around = _resolved(schema, node)
-    inner = around.get("properties") if len(path) < DEEPEST else None
+    inner = around.get("properties") if len(path) < MAX_DEPTH else None
     if not inner:
         yield path, whole
     for key, each in (inner or {}).items():

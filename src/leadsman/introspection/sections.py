@@ -121,7 +121,7 @@ def _short(value: Json) -> Json:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
-class Parts(NamedTuple):
+class Introspected(NamedTuple):
     """The parts of a running app that are described, and that requests are about."""
 
     records: HealthRecords
@@ -162,7 +162,7 @@ class Sections:
         started: when the app started, monotonic seconds.
     """
 
-    def __init__(self, registry: DeviceRegistry, parts: Parts, clock: Clock, started: float) -> None:
+    def __init__(self, registry: DeviceRegistry, parts: Introspected, clock: Clock, started: float) -> None:
         self._about = registry.about
         self._parts = parts
         self._clock = clock

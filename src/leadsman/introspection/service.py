@@ -18,7 +18,7 @@ from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry
 from leadsman.introspection.requests import Query, hint, understood
-from leadsman.introspection.sections import Parts, Sections
+from leadsman.introspection.sections import Introspected, Sections
 from leadsman.loop.clock import rfc3339
 from leadsman.loop.slices import Work
 from leadsman.monitoring.condition import condition_of
@@ -57,7 +57,7 @@ def _check(
     return check
 
 
-SLICE = 20
+DEVICES_PER_TURN = 20
 """Devices that are described in one turn of the loop."""
 MOST_AT_ONCE = 4
 """Large answers that are made and sent at the same time: those about more devices than a slice has, and the trace."""
@@ -85,7 +85,7 @@ class Service:
     def __init__(
         self,
         registry: DeviceRegistry,
-        parts: Parts,
+        parts: Introspected,
         environment: Environment,
     ) -> None:
         self.registry = registry
@@ -108,7 +108,7 @@ class Service:
         request = understood(value, self.registry.devices)
         if "recent" in request.sections and self._parts.watching is None:
             raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
-        self.admit(large=len(request.names) > SLICE or "trace" in request.sections)
+        self.admit(large=len(request.names) > DEVICES_PER_TURN or "trace" in request.sections)
         return request
 
     def admit(self, *, large: bool) -> None:
@@ -123,7 +123,7 @@ class Service:
     @property
     def is_large(self) -> bool:
         """Whether an answer about all devices is a large one."""
-        return len(self.registry.devices) > SLICE
+        return len(self.registry.devices) > DEVICES_PER_TURN
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -292,7 +292,9 @@ def _members(document: DocumentWriter, section: str, names: Iterable[str], descr
     document.begin(section, b"{}")
     for number, name in enumerate(names, 1):
         document.member(name, describe(name))
-        if number % SLICE == 0:  # not between the choice of a name and its description: a device may leave meanwhile
+        if (
+            number % DEVICES_PER_TURN == 0
+        ):  # not between the choice of a name and its description: a device may leave meanwhile
             yield 0.0
 
 

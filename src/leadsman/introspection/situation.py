@@ -36,7 +36,7 @@ _PLAIN = frozenset({"OSError", "ConnectionError", "TimeoutError", "DeviceTimeout
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _ENDED = re.compile("[.?!]$|[;,] ")
 """What an error has that is a sentence of its own, or more than one."""
-_FAR = 3650 * 86_400.0
+_MAX_WRITTEN_SECONDS = 3650 * 86_400.0
 """Seconds. A longer time is not written out."""
 _MOST_DECIMALS = 20
 _SMALL = 3
@@ -273,7 +273,7 @@ class Situation:
 
 
 def when(text: str | None) -> datetime | None:
-    """The moment of an RFC 3339 text; None if it is none."""
+    """The moment of an RFC 3339 text; None if it cannot be parsed."""
     if text is None:
         return None
     try:
@@ -285,7 +285,7 @@ def when(text: str | None) -> datetime | None:
 
 def span(seconds: float) -> str:
     """A duration for a person, in whole seconds if it is longer than one."""
-    if not math.isfinite(as_float(seconds)) or abs(seconds) > _FAR:
+    if not math.isfinite(as_float(seconds)) or abs(seconds) > _MAX_WRITTEN_SECONDS:
         return "a very long time"
     return human(round(seconds) if seconds >= 1 else round(max(0.0, seconds), 3))
 

@@ -24,7 +24,7 @@ from leadsman.text import clean
 if TYPE_CHECKING:
     from leadsman.introspection.document import Happening, OutcomeWord, Recent
 
-KEPT = 1000
+MAX_HAPPENINGS = 1000
 """Happenings that are kept."""
 KEPT_BYTES = 2**20
 """Bytes of happenings that are kept; whichever bound comes first. One of an app with small readings has about 200."""
@@ -32,7 +32,7 @@ MOST_WAITING = 500
 """Happenings that may wait for a watcher."""
 MOST_WAITING_BYTES = 2**19
 """Bytes of happenings that may wait for a watcher."""
-LARGEST = 2**15
+MAX_HAPPENING_BYTES = 2**15
 """Bytes of one happening. Of a larger one only the type, the time and the device are kept."""
 MOST_FIELDS = 32
 """Values of a reading in a happening."""
@@ -72,10 +72,10 @@ class Happenings:
         first: the first number. It must be higher than those of an earlier run, so that nobody takes the happenings of
             one for those of the other.
         kept: how many are kept.
-        kept_bytes: how many bytes of them are kept; at least `LARGEST`.
+        kept_bytes: how many bytes of them are kept; at least `MAX_HAPPENING_BYTES`.
     """
 
-    def __init__(self, first: int, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, first: int, kept: int = MAX_HAPPENINGS, kept_bytes: int = KEPT_BYTES) -> None:
         self._next = first
         self._most, self._most_bytes = kept, kept_bytes
         self._texts: deque[bytes] = deque()
@@ -209,9 +209,9 @@ def happening(event: Event) -> "Happening":
 
 
 def _encode(document: "Happening") -> bytes:
-    """A happening as JSON of at most `LARGEST` bytes."""
+    """A happening as JSON of at most `MAX_HAPPENING_BYTES` bytes."""
     text = encode(document)
-    if len(text) <= LARGEST:
+    if len(text) <= MAX_HAPPENING_BYTES:
         return text
     return encode({name: value for name, value in document.items() if name in _ALWAYS_SHOWN})
 

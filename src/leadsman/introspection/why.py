@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from leadsman.monitoring.document import TopicFault
     from leadsman.runtime.document import Commands
 
-_SHORT = 9
+_MIN_LONG_CHARS = 9
 """Characters from which on a number is shown with six digits."""
-LATE = 5.0
+LATE_SECONDS = 5.0
 """Seconds that a reading waits in the outbox of a connected app before that explains a silence."""
 
 
@@ -99,7 +99,7 @@ def _cause_of(refusal: int | None, not_listening: str | None) -> tuple[str, str]
 
 def _waiting(s: Situation) -> "Verdict | None":
     waiting, mqtt = s.state.get("outbox"), s.document.get("mqtt")
-    if waiting is None or not waiting["messages"] or not (waiting["oldest"] or 0.0) >= LATE:
+    if waiting is None or not waiting["messages"] or not (waiting["oldest"] or 0.0) >= LATE_SECONDS:
         return None
     place = waiting["topics_before"]
     evidence = [f"{count_noun(waiting['messages'], 'message')} of it in the outbox{_oldest(waiting['oldest'])}"]
@@ -167,7 +167,7 @@ def _suppressed(s: Situation) -> "Verdict | None":
     lines = _suppressed_lines(s)
     if not lines or s.published is None or _published_lately(s):
         return None
-    summary = "its publish rule keeps its readings back"
+    summary = "its publish rule suppresses its readings"
     sent = s.published["published_at"]
     evidence = [*lines, f"the last reading was published {s.at(sent)}", *_history(s), *s.last_reading()]
     advice = "add | Every('10m') to the rule, if a reading should come at least so often"
@@ -249,7 +249,7 @@ def _comparison(name: str, both: "ComparedField", terms: Mapping[str, Json]) -> 
     known = terms.get(name)
     unit = known.get("unit") if isinstance(known, dict) else None
     suffix = f" {clean(unit)}" if isinstance(unit, str) else ""
-    old, new = (value(each) if len(value(each)) < _SHORT else f"{each:.6g}" for each in numbers)
+    old, new = (value(each) if len(value(each)) < _MIN_LONG_CHARS else f"{each:.6g}" for each in numbers)
     far = f"{abs(numbers[0] - numbers[1]):.6g}"
     return f"{clean(name)}: {new}{suffix} read, {old}{suffix} published, a difference of {far}{suffix}"
 
@@ -283,7 +283,7 @@ DELIVERY_LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (
 
 
 SILENT_AFTER, SILENT_POLLS = 60.0, 3
-"""A device whose publish rule keeps its readings back is silent after so many seconds, and so many of its intervals."""
+"""A device whose publish rule suppresses its readings is silent after so many seconds, and so many of its intervals."""
 JUST_NOW = 0.1
 """Seconds after a poll in which its reading may still be on its way to the publish rule."""
 MOST_NEAR = 1000
@@ -307,8 +307,8 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
         "bluetooth": "check that the radio of this machine is on (bluetoothctl show), and that the device is in reach",
         "calendars": "check that the server runs, and its address in the settings",
         "http": "check that the server runs, and its address in the settings: the error shows what happened",
-        "i2c": "mend what the error names: the bus, or the power, the wiring and the address of the chip",
-        "onewire": "mend what the error names: one-wire itself, the name of the thermometer, or its cable and resistor",
+        "i2c": "fix what the error names: the bus, or the power, the wiring and the address of the chip",
+        "onewire": "fix what the error names: one-wire itself, the name of the thermometer, or its cable and resistor",
     },
     "GarbledData": {
         "": "compare what the device sends with what the handler expects: the error shows it",
@@ -320,10 +320,10 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
         "onewire": "check the cable, the power and the resistor of 4.7 kΩ: the error shows what arrived",
     },
     "PermanentError": {
-        "": "mend what the error names: another try does not help",
+        "": "fix what the error names; retrying will not help",
         "calendars": "correct the user name, the password or the calendar that the error names",
-        "http": "mend what the error names: the address, the account, the certificate, or what the handler expects",
-        "i2c": "mend what the error names: the right to open the bus, or the driver of the kernel that has the chip",
+        "http": "fix what the error names: the address, the account, the certificate, or what the handler expects",
+        "i2c": "fix what the error names: the right to open the bus, or the driver of the kernel that has the chip",
     },
     "PermissionError": {
         "": "give the user of the app the right that is missing",
@@ -337,7 +337,7 @@ _MENDING: Mapping[str, Mapping[str, str]] = {
     "ConnectionRefusedError": {"": "start the service that the handler asks, or correct its address"},
     "TimeoutError": {"": "check why the device does not answer within the timeout of the handler"},
     "ResultError": {"": "correct what the handler returns"},
-    "HttpRefused": {"": "mend what the error names: the address, the account, or the request"},
+    "HttpRefused": {"": "fix what the error names: the address, the account, or the request"},
     "HttpUnavailable": {"": "look at the server: it answers, and cannot serve the request for now"},
     "HTTPStatusError": {"": "read what the server answered: the address, the rights or the request may be wrong"},
     "HTTPError": {"": "read what the server answered: the address, the rights or the request may be wrong"},
@@ -361,7 +361,7 @@ _PLACE = re.compile(r" \(([^()]+\.py:\d+)(?: in [^()]+)?\)$")
 """The end of an error that user code raised: its file and line."""
 SEVERAL = 2
 """Failed polls in a row that explain a silence before the broker's answer does."""
-FAR = 60.0
+MIN_SECONDS_TO_ASK = 60.0
 """Seconds to the next poll from which on it is worth asking for one."""
 
 
@@ -400,7 +400,7 @@ def _held(s: Situation) -> "Verdict | None":
         summary, advice = "a person holds it, so it is not polled", f"to poll it again: {s.command('release')}"
         return s.verdict("hold", summary, s.last_reading(), advice, s.state["last_success_at"], "intended")
     summary = 'it failed, and waits for a person, as on_failure="hold" says'
-    advice = f"mend it, then: {s.command('release')}"
+    advice = f"fix it, then: {s.command('release')}"
     return s.verdict("hold", summary, s.failure(), advice, s.state["failing_since"])
 
 
@@ -429,7 +429,7 @@ def _deferred(s: Situation) -> "Verdict | None":
         return None
     reason, until = s.state["deferred_reason"], s.state["deferred_until"]
     if reason is not None and reason.startswith(GOODBYE):
-        summary, advice = "the device said goodbye", "wait: its next reading makes it available again"
+        summary, advice = "the device was marked unavailable", "wait: its next reading makes it available again"
         return s.verdict("deferral", summary, [clean(str(reason)), *s.last_reading()], advice, state="intended")
     evidence, age, due = list[str](), s.age(until), s.state["next_poll_at"]
     over = age is not None and age >= 0
@@ -481,7 +481,11 @@ def _failing(s: Situation) -> "Verdict | None":
     elif state["next_poll_at"]:
         evidence.append(f"the next poll is due at {s.at(state['next_poll_at'])}")
     wait = s.age(state["next_poll_at"])
-    then = f"; then poll it at once: {s.poll()}" if poll is None and wait is not None and wait < -FAR else ""
+    then = (
+        f"; then poll it at once: {s.poll()}"
+        if poll is None and wait is not None and wait < -MIN_SECONDS_TO_ASK
+        else ""
+    )
     return s.verdict("call", summary, [*evidence, *s.failure()], f"{_mend(s, error)}{then}", state["failing_since"])
 
 

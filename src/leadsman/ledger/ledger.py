@@ -57,7 +57,7 @@ MOST_GAPS = 50
 SAME = 1.0
 """Seconds from a gap to the next one of the same cause, less than which they are one."""
 SAME_DROPS = 3600.0
-"""Seconds between two readings that were dropped, at the most, if they are one gap."""
+"""Dropped readings no more than this many seconds apart form one gap."""
 
 
 class Polled(Protocol):

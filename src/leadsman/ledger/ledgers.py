@@ -233,7 +233,7 @@ class Ledgers:
         Args:
             name: the device or side job.
             since: epoch seconds; earlier periods and gaps are left out.
-            most_gaps: gaps at the most, the latest ones; None for all.
+            most_gaps: gaps at most, the latest ones; None for all.
 
         Raises:
             KeyError: there is no such device.

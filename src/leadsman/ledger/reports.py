@@ -22,13 +22,13 @@ MOST_PUBLISHED = 20
 """Gaps in the message of a device."""
 MINUTE = 60.0
 """Seconds from one look at the ledgers to the next."""
-EARLY = 1.0
+MINUTE_TOLERANCE = 1.0
 """Seconds before a full minute in which it counts as begun, since a timer may ring early by the wall clock."""
-SLICE = 10
+DEVICES_PER_TURN = 10
 """Devices in one turn of the event loop."""
 MOST_WAITING = 512 * 1024
 """Bytes in the outbox above which the next device waits, so that ledgers do not displace readings."""
-PAUSE = 0.1
+OUTBOX_CHECK_INTERVAL = 0.1
 """Seconds between two looks at the outbox."""
 
 
@@ -99,12 +99,12 @@ class LedgerReports:
                 self.ledgers[name].ledger.news = True
 
     def _current_hour(self) -> float:
-        return (self._environment.clock.wall() + EARLY) // HOUR
+        return (self._environment.clock.wall() + MINUTE_TOLERANCE) // HOUR
 
     def _arm(self) -> None:
         """Ring at the next full minute of the wall clock."""
         clock = self._environment.clock
-        wait = MINUTE - (clock.wall() + EARLY) % MINUTE + EARLY
+        wait = MINUTE - (clock.wall() + MINUTE_TOLERANCE) % MINUTE + MINUTE_TOLERANCE
         self._environment.timers.add(clock.monotonic() + wait, self)
 
     def _begin_periods(self) -> Iterator[float]:
@@ -116,7 +116,7 @@ class LedgerReports:
                 ledger = self.ledgers[name].ledger
                 ledger.begin(clock.uptime(), clock.monotonic())
                 ledger.news = True
-            if number % SLICE == 0:
+            if number % DEVICES_PER_TURN == 0:
                 yield 0.0
 
     def _publish_news(self) -> Iterator[float]:
@@ -126,11 +126,11 @@ class LedgerReports:
             published = 0
             for name in tuple(self.ledgers):
                 while self._link.up and self._link.outbox.bytes > MOST_WAITING:
-                    yield PAUSE
+                    yield OUTBOX_CHECK_INTERVAL
                 if name in self.ledgers and self.ledgers[name].ledger.news and self._link.up:
                     self._publish(name)
                     published += 1
-                    if published % SLICE == 0:
+                    if published % DEVICES_PER_TURN == 0:
                         yield 0.0
         finally:
             self._publishing = False

@@ -14,7 +14,7 @@ Json = Any
 HEAD = 0
 """The key of the row with the gaps."""
 HOUR = 3600.0
-KEPT = PERIODS * HOUR
+KEPT_SECONDS = PERIODS * HOUR
 """Seconds of history that are read."""
 
 CountSlots = Callable[[float, float, float], int]
@@ -80,7 +80,7 @@ def restore(
         raise LookupError("its first row is missing")
     at, stopped = _time(head.document["at"]), head.document["stopped"] is True
     gaps = [_gap(each, now.offset) for each in head.document["gaps"]]
-    earliest = now.wall - KEPT
+    earliest = now.wall - KEPT_SECONDS
     counts = {row.key: _counts(row.document, now.offset) for row in others if _time(row.document["start"]) >= earliest}
     for gap in gaps:
         if gap.until is None or gap.until + now.offset >= earliest:

@@ -9,7 +9,7 @@ from leadsman.errors import InvalidType, InvalidValue
 Duration = float | str | timedelta
 """Seconds as a number, text such as ``"250ms"`` or ``"1h30m"``, or a `datetime.timedelta`."""
 
-LONGEST = 36_525 * 86_400.0
+MAX_SECONDS = 36_525 * 86_400.0
 """Seconds: a hundred years. A longer time is a mistake, and no date can be written at its end."""
 _UNITS = (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
 _TEXT = re.compile(r"\s*".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit, _ in _UNITS))
@@ -24,12 +24,13 @@ def seconds(value: Duration, what: str = "a duration") -> float:
         what: the name used in an error message.
 
     Raises:
-        InvalidValue: not finite, negative, longer than `LONGEST`, or text that is not a duration. Text without a unit
+        InvalidValue: not finite, negative, longer than `MAX_SECONDS`, or text that is not a duration. Text without a
+        unit
             is refused.
         InvalidType: anything else, `bool` included.
     """
     amount = unbounded_seconds(value, what)
-    if amount > LONGEST:
+    if amount > MAX_SECONDS:
         raise InvalidValue(f"{what} is {value!r:.40}; it must be at most a hundred years")
     return amount
 

@@ -30,7 +30,7 @@ def host_zone(environment: Mapping[str, str] = os.environ, localtime: Path = LOC
     Raises:
         InvalidValue: TZ names no zone, or the file cannot be read.
     """
-    from zoneinfo import ZoneInfo  # what has no schedule does not pay for it
+    from zoneinfo import ZoneInfo  # only what has a schedule needs it
 
     given = environment.get("TZ")
     if given is None:

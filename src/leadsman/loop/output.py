@@ -7,7 +7,7 @@ in the network.
              │
              ╰─ no room: counted, and reported in the place of those lines once others are taken again
 
-Whoever puts a line waits until it is written, so that nothing is lost if the process dies just then, but `PATIENCE`
+Whoever puts a line waits until it is written, so that nothing is lost if the process dies just then, but `PUT_TIMEOUT`
 seconds at most. After a wait in vain nobody waits for `IMPATIENT` seconds.
 """
 
@@ -25,12 +25,12 @@ from weakref import WeakSet
 from leadsman.errors import DeviceUnavailable
 from leadsman.loop.threads import begin
 
-PATIENCE = 0.02
+PUT_TIMEOUT = 0.02
 """Seconds that a line may take from whoever puts it."""
 IMPATIENT = 60.0
 """Seconds without such waits after one that was in vain. An output that is always slow costs a thousandth of the time
 or less."""
-MOST = 256 * 1024
+MAX_WAITING_CHARS = 256 * 1024
 """Characters that wait. After lines were left out, others are taken once half of the room is free."""
 CLOSING = 0.5
 """Seconds that the last lines may take as the process ends."""
@@ -61,7 +61,7 @@ class Output:
 
     def begin_again(self, patience: float | None = None) -> None:
         """Forget what waits, as in a forked child: the parent writes it, and only there is the thread. `patience`:
-        seconds in the place of `PATIENCE`."""
+        seconds in the place of `PUT_TIMEOUT`."""
         self._patience = patience
         self.left_out = 0
         """Lines that had no room since the start."""
@@ -92,7 +92,7 @@ class Output:
             self._news.notify()
             if time.monotonic() < self._patient_from or threading.current_thread() is self._thread:
                 return
-            if not self._progress.wait_for(lambda: self._written >= number, self._patience or PATIENCE):
+            if not self._progress.wait_for(lambda: self._written >= number, self._patience or PUT_TIMEOUT):
                 self._patient_from = time.monotonic() + IMPATIENT
 
     def flush(self, seconds: float) -> bool:
@@ -121,7 +121,9 @@ class Output:
     def _has_room(self, size: int) -> bool:
         if self._ended and self._waiting:  # nobody reads it, and the process ends
             return False
-        return not self._waiting or self._characters + size <= (MOST // 2 if self._unreported else MOST)
+        return not self._waiting or self._characters + size <= (
+            MAX_WAITING_CHARS // 2 if self._unreported else MAX_WAITING_CHARS
+        )
 
     def _report_those_left_out(self) -> None:
         if self._unreported:

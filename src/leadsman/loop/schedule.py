@@ -192,7 +192,7 @@ def slots_between(cron: Cron | None, interval: float, origin: float, since: floa
 
 def _slots(expression: str, after: datetime) -> Iterator[datetime]:
     """The slots from a point in time on, in order, but for those right after the hour that autumn repeats."""
-    from cronsim import CronSim, CronSimError  # only apps with a cron schedule pay for it
+    from cronsim import CronSim, CronSimError  # only apps with a cron schedule need it
 
     try:
         return CronSim(expression, after)

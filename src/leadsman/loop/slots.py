@@ -2,8 +2,8 @@
 
 The devices of one interval are spread over a short time, so that they are not all due at once: they are divided into
 batches of `BATCH`, which is what the event loop rings in one turn. The batches lie `GAP` apart, over the interval but
-at most over `LONGEST` seconds. A device that shares its interval with fewer others than a batch has is not moved. Where
-a device lies depends on the names alone.
+at most over `MAX_SPREAD` seconds. A device that shares its interval with fewer others than a batch has is not moved.
+Where a device lies depends on the names alone.
 
 Pure: names and intervals go in, seconds come out.
 """
@@ -25,7 +25,7 @@ EPSILON = 1e-6
 GAP = 0.05
 """Seconds between two batches: a machine that makes 500 polls a second has finished one when the next is due. Shorter
 where the interval has no room for them."""
-LONGEST = 1.0
+MAX_SPREAD = 1.0
 """Seconds over which the devices of one interval are spread at most, however many there are."""
 
 
@@ -49,8 +49,8 @@ def shifts(units: Mapping[str, float]) -> dict[str, float]:
 def _spread(names: list[str], interval: float) -> Iterable[tuple[str, float]]:
     """The units of one interval with their shifts."""
     batches = -(-len(names) // BATCH)
-    slot = FINE if interval <= LONGEST else FINE * COARSE  # what the timers round to
-    room = min(interval, LONGEST)
+    slot = FINE if interval <= MAX_SPREAD else FINE * COARSE  # what the timers round to
+    room = min(interval, MAX_SPREAD)
     gap = max(slot, int(min(GAP, room / batches) / slot + EPSILON) * slot)
     places = max(1, min(batches, int(room / gap + EPSILON)))
     for rank, name in enumerate(sorted(names, key=lambda name: (_place(name), name))):

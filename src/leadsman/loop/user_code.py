@@ -13,12 +13,12 @@ from types import FrameType
 
 from leadsman.text import clean, without_secret_lines
 
-DEEPEST = 8
+MAX_FRAMES = 8
 """How many frames are shown, the innermost ones; a recursion has thousands of the same."""
-LONGEST = 1000
+MAX_STEPS = 1000
 """How many steps of what a task awaits are followed: a proxy may have an end of its chain nowhere."""
-_OURS = str(Path(__file__).parents[1]) + os.sep
-_NOBODYS = (_OURS, "<frozen ")
+_OWN_CODE = str(Path(__file__).parents[1]) + os.sep
+_NOBODYS = (_OWN_CODE, "<frozen ")
 """Where neither the user's code nor a library is: of leadsman, and of the interpreter's import."""
 
 
@@ -45,7 +45,7 @@ def innermost(stack: Iterable[traceback.FrameSummary]) -> str | None:
 
 def frames_of(error: BaseException) -> list[str]:
     """The traceback in lines, without the frames of leadsman that came before the user's."""
-    frames = _from_the_user(error)[-DEEPEST:]
+    frames = _from_the_user(error)[-MAX_FRAMES:]
     lines = without_secret_lines("".join(traceback.format_list(frames))).splitlines()
     return [f"  {clean(line)}" for line in lines]
 
@@ -54,7 +54,7 @@ def waiting_at(task: "asyncio.Task[object]") -> str | None:
     """``plant.py:57``: the innermost line of the user's code where a task waits; None if it waits elsewhere."""
     found = None
     at: object = task.get_coro()  # a coroutine, then whatever it awaits
-    for _ in range(LONGEST):
+    for _ in range(MAX_STEPS):
         if at is None:
             break
         frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
@@ -80,7 +80,7 @@ def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
     frames = list(traceback.extract_tb(error.__traceback__))
     first = next((n for n, frame in enumerate(frames) if not _foreign(frame.filename)), None)
     if first is None:
-        first = next((n for n, frame in enumerate(frames) if not frame.filename.startswith(_OURS)), 0)
+        first = next((n for n, frame in enumerate(frames) if not frame.filename.startswith(_OWN_CODE)), 0)
     return frames[first:]
 
 
@@ -107,7 +107,7 @@ def _foreign(file: str) -> bool:
 @functools.cache
 def _libraries() -> tuple[str, ...]:
     """Where the libraries of this interpreter are."""
-    import sysconfig  # an app without a bug does not pay for it
+    import sysconfig  # only an app with a bug needs it
 
     paths = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
     return tuple(path + os.sep for path in (str(Path(asyncio.__file__).parent.parent), *paths))

@@ -11,8 +11,8 @@ from leadsman.text import describe
 
 
 def is_bug(error: BaseException, expected: tuple[type[BaseException], ...] = ()) -> bool:
-    """Whether an error is none that any device may have, and none of leadsman's. `expected`: further errors that are no
-    bugs."""
+    """Whether an error is neither one that any device may have, nor one of leadsman's. `expected`: further errors that
+    are no bugs."""
     return not isinstance(error, (OSError, LeadsmanError, *expected))
 
 

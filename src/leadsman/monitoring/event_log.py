@@ -48,7 +48,7 @@ logger = logging.getLogger("leadsman")
 
 MOST_REASONS = 20
 """Reasons of one outage of the broker that are logged, each of them once."""
-LONG = 60.0
+LONG_OUTAGE_SECONDS = 60.0
 """Seconds. An outage of the broker that lasts so long has lines, however often the connection broke before."""
 REMIND = 3600.0
 """Seconds between two log lines about a topic whose messages the broker does not take, or about its Receive
@@ -56,8 +56,8 @@ Maximum, or about pauses of a device."""
 SHORTEST_GAP = 60.0
 """Seconds between two log lines about dropped messages, missed polls, failed commands, or outages that have no lines of
 their own. The gap doubles each time."""
-EARLY = 0.01
-"""Seconds by which a timer may ring before its time, at the most; see `leadsman.loop.timers`."""
+TIMER_TOLERANCE = 0.01
+"""Seconds by which a timer may ring before its time, at most; see `leadsman.loop.timers`."""
 LONGEST_GAP = 3600.0
 """Seconds. The gap between two such lines does not grow further."""
 MOST_PLACES = 1000
@@ -101,7 +101,7 @@ class Tally:
 
     def ring(self, now: float) -> None:
         """Log the events since the last line, if there are any, and it is time for that."""
-        if self._count > self._logged and now >= self._next_at - EARLY:
+        if self._count > self._logged and now >= self._next_at - TIMER_TOLERANCE:
             self._log(now)
 
     def _log(self, now: float) -> None:
@@ -161,7 +161,7 @@ class Log:
         self._link_reasons: set[str] = set()
         self._will_refused: str | None = None
         """The refusal of a will that was logged last."""
-        self._link_unsaid: list[LinkDown] = []  # of an outage that has no lines, since there were many
+        self._unlogged_breaks: list[LinkDown] = []  # of an outage that has no lines, since there were many
         self._link_timed = False
         self._link_clash = False
         self._link_topic: str | None = None
@@ -189,16 +189,16 @@ class Log:
                 self._link_clash = False
                 self._link_down_at = None
                 self._link_reasons.clear()
-                if not self._link_unsaid:
+                if not self._unlogged_breaks:
                     about = log_fields("link settled")
                     logger.info("%s: the connection to the broker is stable again", self._name, extra=about)
-                self._link_unsaid.clear()
+                self._unlogged_breaks.clear()
             case CircuitMoved():
                 self._circuit(event)
             case CircuitRequested() | DeviceHeld() | DeviceReleased() | DeviceLeft():
                 self._person_acted(event)
             case PollMissed(entity=entity, polls=polls, cause=cause):
-                self._count(self._missed, polls, lambda: f"{entity}: {cause or LATE}", event.at)
+                self._count(self._missed, polls, lambda: f"{entity}: {cause or LATE_APP}", event.at)
             case MessageDropped(topic=topic, reason=reason, messages=messages):
                 self._count(self._dropped, messages, lambda: f"{topic}: {reason}", event.at)
             case CommandDone():
@@ -215,11 +215,11 @@ class Log:
         for tally in (self._missed, self._commands, self._dropped, self._breaks):
             tally.ring(now)
         self._link_timed = False
-        if self._link_unsaid and now >= self._link_unsaid[0].at + LONG:
-            for event in self._link_unsaid:
+        if self._unlogged_breaks and now >= self._unlogged_breaks[0].at + LONG_OUTAGE_SECONDS:
+            for event in self._unlogged_breaks:
                 _log_down(event)
-            self._link_unsaid.clear()
-        elif self._link_unsaid:
+            self._unlogged_breaks.clear()
+        elif self._unlogged_breaks:
             self._await_length()
 
     def _count(self, tally: Tally, number: int, last: Callable[[], str], now: float) -> None:
@@ -379,10 +379,10 @@ class Log:
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
         about = log_fields("link up", protocol=event.protocol, client=event.client, broker=event.broker)
         where = "" if event.broker is None else f" {event.broker}"
-        if not self._link_unsaid:
+        if not self._unlogged_breaks:
             what = "%s: connected to the broker%s with MQTT %s by %s%s"
             logger.info(what, self._name, where, event.protocol, event.client, lasted, extra=about)
-        self._link_unsaid.clear()
+        self._unlogged_breaks.clear()
         if event.protocol == "5.0":
             self._old_version_logged = (
                 True  # a connection of 3.1.1 after this one is a guess, while the broker is silent
@@ -415,19 +415,19 @@ class Log:
         self._link_reasons.add(event.reason)
         if first and self._others.left_out(_CLASHES if event.clash else _OUTAGES, event.at) is None:
             self._count(self._breaks, 1, lambda: clean(event.reason), event.at)
-            self._link_unsaid = [event]
+            self._unlogged_breaks = [event]
             self._await_length()
-        elif self._link_unsaid and not first:
-            self._link_unsaid.append(event)
+        elif self._unlogged_breaks and not first:
+            self._unlogged_breaks.append(event)
         else:
-            self._link_unsaid.clear()
+            self._unlogged_breaks.clear()
             _log_down(event)
 
     def _await_length(self) -> None:
         """Ring when the outage that has no lines has become a long one."""
         if not self._link_timed:
             self._link_timed = True
-            self._timers.add(self._link_unsaid[0].at + LONG, self)
+            self._timers.add(self._unlogged_breaks[0].at + LONG_OUTAGE_SECONDS, self)
 
     def _refusal(self, event: MessageRefused) -> None:
         count, logged_at = self._refused.get(event.topic, (0, -math.inf))
@@ -489,7 +489,7 @@ class Log:
 _OUTAGES, _CLASHES = "/outages", "/clashes"
 """The subjects of outages of the broker, and of those that another client with our id causes, which needs a person. No
 device has such a name."""
-LATE = "the app was late, because the machine slept or has too much to do"
+LATE_APP = "the app was late, because the machine slept or has too much to do"
 _ACTIONS = {
     "isolate": "isolated; the device is not polled until somebody closes the circuit",
     "close": "closed; the device is polled as after a success",

@@ -58,7 +58,7 @@ OFFLINE = frozenset({HELD, ISOLATED, CIRCUIT_OPEN, STALE})
 """The availability topic of a device in one of these is ``offline``: no fresh reading is expected soon."""
 WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
 """In these there is no unknown trouble: the device works, or it waits because it or a person asked for that."""
-QUIET = frozenset({HELD, ISOLATED, DEFERRED})
+WITHOUT_READINGS = frozenset({HELD, ISOLATED, DEFERRED})
 """In these no fresh reading can be expected."""
 GOODBYE = "it said goodbye"
 """Stands before the reason of a device that is marked as unavailable."""

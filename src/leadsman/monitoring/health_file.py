@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
 PERIOD = 10.0
-"""Seconds between two updates of the health file and of ``STATUS=``, at the most."""
+"""Seconds between two updates of the health file and of ``STATUS=``, at most."""
 OVERDUE = 3
 """If the health file is older than this many periods, the process hangs or has ended."""
-_LARGEST = 64 * 1024
+_MAX_FILE_BYTES = 64 * 1024
 """Bytes of a health file that are read."""
 
 
@@ -75,4 +75,4 @@ def _read(path: str | os.PathLike[str]) -> bytes:
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(0, "it is not a regular file")
-        return file.read(_LARGEST)
+        return file.read(_MAX_FILE_BYTES)

@@ -2,8 +2,8 @@
 of each device at ``{prefix}/{device}/availability``.
 
 A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. It is about the size
-of `LARGEST` at most, so that it can be made in one piece. All these messages carry the number of the session: an
-``offline`` whose session is older than that of the last ``online`` is a will that came too late.
+of `MAX_DOCUMENT_BYTES` at most, so that it can be made in one piece. All these messages carry the number of the
+session: an ``offline`` whose session is older than that of the last ``online`` is a will that came too late.
 
 The availability of a device is published after each connection, and when it changes. When the app stops, only the app's
 own status changes, as by the will after a crash.
@@ -51,11 +51,11 @@ RATE = 60.0
 """Seconds. Messages that were dropped in this period are counted together."""
 _JUST_AFTER = 0.001
 """Seconds. A timer of the loop may be that early."""
-LARGEST = 64 * 1024
+MAX_DOCUMENT_BYTES = 64 * 1024
 """Bytes. A larger document contains counts instead, and only the first devices that are not ok."""
 _ENTRY, _REPORT = 48, 512
 """Bytes that are expected of a device in a document, besides its name: if it is well, and if it is in trouble."""
-_SLICE = 200
+_ENTITIES_PER_TURN = 200
 """Entities that are looked at in one turn of the loop, because time may have changed their status."""
 _PLAIN: "Mapping[StatusWord, StatusDevice]" = {OK: {"status": OK}, STARTING: {"status": STARTING}}
 """The reports of devices that have nothing else to report."""
@@ -67,7 +67,7 @@ MOST_WAITING = 1000
 """Messages in the outbox above which the announcement goes slowly, so that readings do not wait behind it."""
 MOST_FAULTS = 20
 """Topics with a fault that a document lists."""
-PAUSE = 0.1
+SLICE_INTERVAL = 0.1
 """Seconds between two slices of a slow announcement."""
 
 
@@ -172,7 +172,7 @@ class Heartbeat:
     async def _let_time_pass(self) -> None:
         """Look at the entities whose status time may have changed."""
         while True:
-            for change in self._statuses.advance(self._clock.monotonic(), _SLICE):
+            for change in self._statuses.advance(self._clock.monotonic(), _ENTITIES_PER_TURN):
                 self._notice_change(change)
             if self._statuses.next_at > self._clock.monotonic():
                 return
@@ -205,7 +205,7 @@ class Heartbeat:
             if entity in self._statuses.words:  # a device may be forgotten meanwhile
                 self._publish_availability(entity)
             if number % ANNOUNCED == 0:
-                yield PAUSE if self._link.outbox.messages > MOST_WAITING else 0.0
+                yield SLICE_INTERVAL if self._link.outbox.messages > MOST_WAITING else 0.0
 
     def document(self, state: Literal["online", "offline"], listed: int | None = None) -> "Status":
         """The heartbeat of this moment. With `listed`, it contains counts, and at most so many of the devices that are
@@ -298,10 +298,10 @@ class Heartbeat:
     def _payload(self, state: Literal["online", "offline"]) -> bytes:
         statuses = self._statuses
         size = statuses.characters + _ENTRY * len(statuses.words) + _REPORT * len(statuses.troubled)
-        listed = None if size <= LARGEST else LARGEST // _REPORT
+        listed = None if size <= MAX_DOCUMENT_BYTES else MAX_DOCUMENT_BYTES // _REPORT
         payload = encode(self.document(state, listed))
-        while len(payload) > LARGEST and listed != 0:  # the messages of their errors are long
-            listed = LARGEST // _REPORT if listed is None else listed // 2
+        while len(payload) > MAX_DOCUMENT_BYTES and listed != 0:  # the messages of their errors are long
+            listed = MAX_DOCUMENT_BYTES // _REPORT if listed is None else listed // 2
             payload = encode(self.document(state, listed))
         return payload
 

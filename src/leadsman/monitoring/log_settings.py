@@ -17,7 +17,7 @@ from leadsman.settings.devices import closest
 from leadsman.settings.sections import LogSettings
 from leadsman.text import describe, log_fields
 
-OURS = "leadsman"
+OWN_LOGGER = "leadsman"
 
 
 class Levels(NamedTuple):
@@ -41,12 +41,12 @@ class Levels(NamedTuple):
             if name in self.loggers:
                 return self.loggers[name]
             name = name.rpartition(".")[0]
-        return self.own if logger.split(".")[0] == OURS else self.others
+        return self.own if logger.split(".")[0] == OWN_LOGGER else self.others
 
     @property
     def least(self) -> int:
         """The least level of any record of leadsman."""
-        return min([self.own, *self.devices.values(), *self._below(OURS)])
+        return min([self.own, *self.devices.values(), *self._below(OWN_LOGGER)])
 
     def _below(self, name: str) -> list[int]:
         return [level for each, level in self.loggers.items() if each.split(".")[0] == name]
@@ -162,7 +162,7 @@ def change_log(settings: LogSettings) -> None:
     Raises:
         InvalidValue: the file cannot be opened.
     """
-    logger, root = logging.getLogger(OURS), logging.getLogger()
+    logger, root = logging.getLogger(OWN_LOGGER), logging.getLogger()
     own, others = _undo(logger, root)
     handlers = [each for each in logger.handlers if _is_ours(each)]
     if not handlers:
@@ -182,7 +182,7 @@ def change_log(settings: LogSettings) -> None:
         {name: logging.getLevelName(level) for name, level in settings.devices.items()},
     )
     for name, level in levels.loggers.items():
-        if name != OURS:
+        if name != OWN_LOGGER:
             logging.getLogger(name).setLevel(level)
     logger.setLevel(levels.least)
     for handler in handlers:
@@ -221,7 +221,7 @@ def _file_for(settings: LogSettings, beside: logging.Handler) -> LogFile:
     assert settings.path is not None
 
     def report(line: str) -> None:
-        beside.handle(logging.LogRecord(OURS, logging.ERROR, __file__, 0, "%s", (line,), None))
+        beside.handle(logging.LogRecord(OWN_LOGGER, logging.ERROR, __file__, 0, "%s", (line,), None))
 
     try:
         os.makedirs(settings.path.parent, exist_ok=True)

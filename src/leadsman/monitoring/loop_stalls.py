@@ -18,13 +18,13 @@ from types import FrameType
 
 from leadsman.text import count_noun, log_fields
 
-BEAT = 0.25
+BEAT_INTERVAL = 0.25
 """Seconds between two beats."""
 STALL = 1.0
 """Seconds without a beat after which a stall is reported. All polls are late by that much."""
 LOG_AGAIN = 60.0
 """Seconds between two log lines about stalls."""
-_OURS = str(Path(__file__).parents[1])
+_OWN_CODE = str(Path(__file__).parents[1])
 _STANDARD = str(Path(asyncio.__file__).parent.parent)
 _EVENTS = str(Path(asyncio.__file__).parent / "events.py")
 """Where the loop calls what is due."""
@@ -66,20 +66,20 @@ class StallWatch:
 
     def _beat(self) -> None:
         self._beat_at = time.monotonic()
-        self._handle = self._loop.call_later(BEAT, self._beat)
+        self._handle = self._loop.call_later(BEAT_INTERVAL, self._beat)
 
     def _watch(self) -> None:
         seen = last = still = 0.0
         woke, worked = time.monotonic(), time.process_time()
-        while not self._stopped.wait(BEAT):
+        while not self._stopped.wait(BEAT_INTERVAL):
             now, slept, work = time.monotonic(), time.monotonic() - woke, time.process_time() - worked
             woke, worked, beat = now, worked + work, self._beat_at
             if beat != last:
                 last, still = beat, 0.0
-            if slept > 2 * BEAT:
+            if slept > 2 * BEAT_INTERVAL:
                 # This thread stood still, too. What the process did not work meanwhile is the time of a SIGSTOP or of a
                 # busy machine, and no handler blocked it; one that kept the interpreter's lock worked.
-                still += max(0.0, slept - BEAT - work)
+                still += max(0.0, slept - BEAT_INTERVAL - work)
             if now - beat - still > self._stall and beat != seen:
                 seen = beat
                 self._log(now, now - beat - still)
@@ -112,7 +112,9 @@ def _blocking(frame: FrameType) -> str:
     chosen, at = frame, frame
     while at.f_back is not None and at.f_code.co_filename != _EVENTS:  # what the loop calls, and nothing around it
         caller = at.f_back.f_code.co_filename
-        if caller.startswith(_OURS) and not at.f_code.co_filename.startswith((_OURS, _STANDARD + os.sep + "asyncio")):
+        if caller.startswith(_OWN_CODE) and not at.f_code.co_filename.startswith(
+            (_OWN_CODE, _STANDARD + os.sep + "asyncio")
+        ):
             chosen = at
         at = at.f_back
     return f"{chosen.f_code.co_qualname} ({Path(chosen.f_code.co_filename).name}:{chosen.f_lineno})"

@@ -3,12 +3,13 @@ length.
 
 An outage begins when the first call begins that gives no reading, even if it is reported later. One line per failed
 poll floods a log; one line per error type hides an outage of a day. So there are four kinds of report: an onset after
-the first failed poll; reminders at failures 2, 4, 8, … in the first hour, at least `SHORTEST` apart, and hourly after
-it; one report for each new type of error, at once; and a recovery. The log and the error topic both use these reports.
+the first failed poll; reminders at failures 2, 4, 8, … in the first hour, at least `MIN_NOTICE_INTERVAL` apart, and
+hourly after it; one report for each new type of error, at once; and a recovery. The log and the error topic both use
+these reports.
 
 A person who sets up a device waits for its first reading, so the first failed call of a device that was never read is
 logged at once. The error topic may wake someone up, so it reports such a device only after its calls have failed for
-`SHORTEST`.
+`MIN_NOTICE_INTERVAL`.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,7 @@ UNREAD, READ = "unread", "read"
 """Only for the log: a device that was never read starts to fail, and it is read before an outage was reported."""
 FIRST_HOUR = 3600.0
 """Seconds during which reminders follow the doubling of failures; after it they come once per this many seconds."""
-SHORTEST = 10.0
+MIN_NOTICE_INTERVAL = 10.0
 """Seconds between two notices about the same error, so that a device that is polled each second does not cause many."""
 
 
@@ -92,7 +93,7 @@ def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tu
                 return outage, None
             failed = _failing(outage, event.error, event.attempt)
             tried = event.at - (outage.at if outage.types else outage.reported_at)  # since a call has failed
-            if long_failing(event) or (failing_early(event, never_read=never_read) and tried >= SHORTEST):
+            if long_failing(event) or (failing_early(event, never_read=never_read) and tried >= MIN_NOTICE_INTERVAL):
                 return _reported(failed, outage, event, event.error, event.delay)
             if failed.unread or failed.types or not failing_early(event, never_read=never_read):
                 return failed, None
@@ -129,7 +130,7 @@ def _reported(
 
 def _due(now: Outage, before: Outage, at: float) -> bool:
     doubled = 0 < before.failures < now.failures and now.failures & (now.failures - 1) == 0
-    apart = at - before.reported_at >= SHORTEST
+    apart = at - before.reported_at >= MIN_NOTICE_INTERVAL
     return (
         now.error_type not in before.types or (doubled and apart and at - now.at < FIRST_HOUR) or _hour_passed(now, at)
     )

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.monitoring.health import (
     NO_TROUBLE,
     OK,
-    QUIET,
     STARTING,
     WELL,
+    WITHOUT_READINGS,
     Health,
     HealthRecords,
     is_offline,
@@ -114,7 +114,7 @@ class Statuses:
             if name not in self.jobs and health.polled and health.stale_after < math.inf
         }
         fresh = any(not is_stale(health, now) for health in devices.values())
-        return fresh or all(self.words[name] in QUIET for name in devices)
+        return fresh or all(self.words[name] in WITHOUT_READINGS for name in devices)
 
     @property
     def next_at(self) -> float:

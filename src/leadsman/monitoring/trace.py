@@ -33,9 +33,9 @@ from leadsman.text import clean, without_secret_lines
 
 ROWS = 256
 """Rows of one device in memory."""
-MOST = 4096
+MAX_ROWS = 4096
 """Rows of all devices in memory. Above this, the device with the most rows loses its oldest one."""
-DEEPEST = 16
+MAX_FRAMES = 16
 """Frames of a traceback, the innermost ones. An error that is raised again and again collects them without end."""
 LONGEST_TRACEBACK = 4000
 """Characters. The end is kept, since it shows where the error was raised."""
@@ -75,7 +75,7 @@ class Trace:
         most: how many rows of all devices to keep.
     """
 
-    def __init__(self, policy: Callable[[str], str | None], rows: int = ROWS, most: int = MOST) -> None:
+    def __init__(self, policy: Callable[[str], str | None], rows: int = ROWS, most: int = MAX_ROWS) -> None:
         self._policy = policy
         self._limit = rows
         self._most = most
@@ -216,6 +216,6 @@ class Trace:
 
 
 def _traceback(error: BaseException) -> str:
-    text = without_secret_lines("".join(traceback.format_exception(error, limit=-DEEPEST)))
+    text = without_secret_lines("".join(traceback.format_exception(error, limit=-MAX_FRAMES)))
     lines = text[-LONGEST_TRACEBACK:].splitlines()  # the last ones have the error's message
     return "\n".join(clean(line) for line in lines)

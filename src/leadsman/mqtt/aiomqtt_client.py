@@ -92,7 +92,7 @@ class FrameReader:
         answer with, if any: of several pings the last one may be answered alone (§5.5.3).
 
         Raises:
-            FrameError: the connection is of no use any more.
+            FrameError: the connection is unusable.
         """
         message, answer, rest = bytearray(), None, memoryview(bytes(self._head) + data)
         self._head.clear()
@@ -148,7 +148,7 @@ _LONGEST_GREETING = 16 * 1024
 _PUBLISH, _QUALITY_2, _CONNACK = 0x30, 0x04, 0x20
 _FIRST_BYTES = 16
 """So many bytes of something that is not MQTT are reported: they show what it is."""
-_SHORTEST = 0.01
+_MIN_TIMEOUT = 0.01
 """Seconds: a socket without a timeout would block, or not wait at all."""
 
 logger = logging.getLogger("leadsman")
@@ -283,7 +283,7 @@ class _Client(aiomqtt.Client):
         opening = transport.open_unix(broker.path) if broker.unix else transport.open_host(broker.host, broker.port)
         self._given = await opening
         self.opened = True
-        left = max(self._ends_at - time.monotonic(), _SHORTEST)
+        left = max(self._ends_at - time.monotonic(), _MIN_TIMEOUT)
         self._client.connect_timeout = left  # for the handshakes
         self._given.settimeout(left)
         await self.__aenter__()

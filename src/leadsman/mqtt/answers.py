@@ -79,7 +79,7 @@ def decode_json(payload: bytes) -> Json:
 
 
 def object_in(payload: bytes) -> dict[str, Json] | None:
-    """The JSON object in a payload that anybody may have published; None if it is none."""
+    """The JSON object in a payload that anybody may have published; None if it is not a JSON object."""
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError):

@@ -38,7 +38,7 @@ LIBRARY = "mqtt5"
 PINGREQ = mqtt5.PingReqPacket().write()
 MALFORMED, PROTOCOL_ERROR, ALIAS_INVALID, PACKET_TOO_LARGE, QOS_NOT_SUPPORTED = 0x81, 0x82, 0x94, 0x95, 0x9B
 """Reason codes of our DISCONNECT (MQTT 5 §3.14.2.1)."""
-_LARGEST = 5 + 0x0FFF_FFFF
+_MAX_PACKET_BYTES = 5 + 0x0FFF_FFFF
 """Bytes of the largest packet that MQTT can express (§1.5.5)."""
 _QUALITIES = (QoS.AT_MOST_ONCE, QoS.AT_LEAST_ONCE, QoS.EXACTLY_ONCE)
 _PUBACK, _NO_SUBSCRIBERS = 0x40, 0x10
@@ -116,7 +116,7 @@ class PacketReader:
 
     def __init__(self, handler: PacketHandler, largest: int | None) -> None:
         self._handler = handler
-        self._largest = _LARGEST if largest is None else largest
+        self._largest = _MAX_PACKET_BYTES if largest is None else largest
         self._data, self._at = b"", 0
         self._chunks: list[bytes] = []
         self._held = 0
@@ -144,7 +144,7 @@ class PacketReader:
         """Hand at most `most` packets to the handler. Returns whether there may be more.
 
         Raises:
-            PacketError: the connection is of no use any more.
+            PacketError: the connection is unusable.
         """
         if self._held < self._needed:
             return False

@@ -36,10 +36,10 @@ unacknowledged, and none waits for them. A broker that is near writes each by it
 process."""
 SEVERAL = 3
 BATCH = 500
-"""Packets that one turn of the loop reads at the most."""
+"""Packets that one turn of the loop reads at most."""
 STEP = 20
 """Packets between two looks at the clock."""
-TURN = 0.005
+MAX_TURN_SECONDS = 0.005
 """Seconds after which a turn of the loop reads no further step. On a busy machine, what 500 requests cause takes a
 second."""
 READ = 16 * 1024
@@ -345,7 +345,7 @@ class CodecConnection(asyncio.BufferedProtocol):
 
     def _read_batch(self) -> bool:
         """Read what one turn of the loop reads. Returns whether there is more."""
-        deadline = self._loop.time() + TURN
+        deadline = self._loop.time() + MAX_TURN_SECONDS
         for _ in range(BATCH // STEP):
             if not self._reader.read(STEP):
                 return False
@@ -386,7 +386,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._end(str(error), ADMINISTRATIVE if isinstance(error, codec.TextError) else 0)
 
     def _end(self, reason: str, code: int = 0, error: BrokerError | None = None) -> None:
-        """The connection is of no use any more. This is reported once, and the socket is closed."""
+        """The connection is unusable. This is reported once, and the socket is closed."""
         if self._over:
             return
         self.abort()

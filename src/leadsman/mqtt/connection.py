@@ -187,7 +187,7 @@ class WrappedConnection:
 
 Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
 """Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused`
-for faults that a person has to mend, `NotListening` where the host refused at once and an attempt costs next to
+for faults that a person has to fix, `NotListening` where the host refused at once and an attempt costs next to
 nothing, and `BrokerError`."""
 
 

@@ -7,7 +7,7 @@ nothing listens yet     0.35–0.45 s, for as long as the host refuses at once
 host silent, cut        0.1–0.8 s (full jitter) during the first minute of an outage,
                         then doubling to 30 s; 0.1–1.2 s after a connection that
                         lasted, since those of many apps break together
-bad credentials, not    5, 10, 20 s, then every 60 s: a person mends it, and waits for
+bad credentials, not    5, 10, 20 s, then every 60 s: a person fixes it, and waits for
 authorised, certificate it; but some brokers ban impatient clients
 version not supported   3.1.1, at once; 5.0 is tried again at an attempt to connect after
                         a day. After both were refused, as host silent
@@ -34,7 +34,7 @@ V5, V311 = "5.0", "3.1.1"
 
 QUICK, PATIENT = (0.1, 0.8), 30.0
 """Seconds: the range of waits in the first minute, and the longest wait after it."""
-TOGETHER = (0.1, 1.2)
+FIRST_WAIT_RANGE = (0.1, 1.2)
 """Seconds: the range of the wait after a connection that lasted. Of 50 apps whose broker goes away, half of the times
 fewer than a fifth come back within the same tenth of a second; with the range of `QUICK` it is a quarter."""
 NOT_LISTENING = (0.35, 0.45)
@@ -46,7 +46,7 @@ FIRST_MINUTE = 60.0
 SETTLED = 5.0
 """Seconds of connection after which an outage is over."""
 MISCONFIGURED = (5.0, 10.0, 20.0, 60.0)
-"""Seconds: the waits after refusals that only a person can mend; the last one repeats."""
+"""Seconds: the waits after refusals that only a person can fix; the last one repeats."""
 SILENCES = 2
 """Attempts in a row without a CONNACK after which 3.1.1 is tried."""
 DAY = 86400.0
@@ -98,7 +98,7 @@ class ConnectionState(NamedTuple):
     newer_at: float | None = None
     """Monotonic seconds from which 5.0 is tried again."""
     refusals: int = 0
-    """Refusals in a row that only a person can mend, or of both versions."""
+    """Refusals in a row that only a person can fix, or of both versions."""
     short_lived: int = 0
     """Connections that ended within `SETTLED` with nothing in flight, since one that lasted: this happens when another
     client has the same id (MQTT 5 §3.1.4)."""
@@ -162,7 +162,7 @@ def not_connected(
 
 
 def misconfigured(session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:
-    """A password or a certificate is wrong, which only a person can mend."""
+    """A password or a certificate is wrong, which only a person can fix."""
     wait = MISCONFIGURED[min(session.refusals, len(MISCONFIGURED) - 1)]
     return session._replace(refusals=session.refusals + 1), wait * (0.8 + 0.2 * draw)
 
@@ -201,7 +201,7 @@ def failed(
     if now - since < FIRST_MINUTE and session.protocol != before:
         return session._replace(failures=0), QUICK[0]
     if now - since < FIRST_MINUTE:
-        low, high = TOGETHER if lasted else QUICK
+        low, high = FIRST_WAIT_RANGE if lasted else QUICK
         return session._replace(failures=0), low + (high - low) * draw
     wait = min(QUICK[1] * 2.0 ** min(session.failures + 1, 10), PATIENT)
     return session._replace(failures=session.failures + 1), wait * (0.5 + 0.5 * draw)

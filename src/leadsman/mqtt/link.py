@@ -25,7 +25,7 @@ from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use, subscription, without_will
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, SILENT, SendWindow
+from leadsman.mqtt.send_window import BATCH, SILENCE_REASON, SendWindow
 from leadsman.mqtt.suspects import Broken
 from leadsman.mqtt.topic_faults import TopicFault
 from leadsman.mqtt.topics import topic_matches
@@ -51,8 +51,8 @@ class Subscriptions:
         self.first = False
         """Whether nothing may be sent before the broker has answered all subscriptions."""
         self.unasked = False
-        """Whether the connection is new, and the broker was not asked for all of them. It handles the packets of a
-        client in order, so a command arrives that somebody sends who has received what was sent after them."""
+        """True until every SUBSCRIBE of a new connection has been sent. Brokers process the packets of a client in
+        order, so nobody can react to a later publish before the app is subscribed."""
         self.urgent: tuple[str, ...] = ()
         """Filters that are subscribed to before the others, in this order."""
         self.on_answer: Callable[[str], None] | None = None
@@ -197,7 +197,7 @@ class SubscriptionRecord(Protocol):
 
 
 class _Lost(NamedTuple):
-    """Why a connection is of no use any more; see `ConnectionListener.lost`."""
+    """Why a connection is unusable; see `ConnectionListener.lost`."""
 
     reason: str
     code: int = 0
@@ -446,7 +446,7 @@ class Link:
         else:
             self.session, wait = connection_state.failed(self.session, now, draw)
         reason, topic = self._explain(clean(lost.reason), lost.code, broken)
-        works = (settled or useful) and lost.reason != SILENT
+        works = (settled or useful) and lost.reason != SILENCE_REASON
         stay = works or lost.code == connection_state.SESSION_TAKEN_OVER
         return Ended(reason, wait, settled, stay, back=lost.reason == BACK, topic=topic)
 

@@ -6,8 +6,8 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds
 from leadsman.value import Value
 
-LARGEST = 16 * 1024 * 1024
-"""Bytes of a payload, at the most."""
+MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+"""Bytes of a payload, at most."""
 
 
 class Receipt(Protocol):

@@ -129,7 +129,7 @@ ROWS: Mapping[tuple[RowState, RowEvent], RowState] = {
 """The row of a message after an event. A reading begins as `UNWRITTEN`, another message as `NONE`, one that is
 sent again as `REPEATED`, and one that is read back as `WRITTEN`."""
 
-LEFT = frozenset((ON_DISK, GONE))
+NOT_IN_MEMORY = frozenset((ON_DISK, GONE))
 """Places of messages that are not in memory."""
 HAS_ROW = frozenset((REPLACING, WRITING, WRITTEN))
 """A row is on disk, or about to be, that must be deleted when the message has gone."""

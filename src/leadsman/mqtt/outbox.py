@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Literal, NamedTuple, Protocol, get_args
 
-from leadsman.mqtt.message import LARGEST, Message
+from leadsman.mqtt.message import MAX_PAYLOAD_BYTES, Message
 from leadsman.mqtt.message_state import (
     ARRIVE,
     DROP,
@@ -33,9 +33,9 @@ from leadsman.mqtt.message_state import (
     HAND_OUT,
     HAS_ROW,
     IN_FLIGHT,
-    LEFT,
     MERGE,
     NONE,
+    NOT_IN_MEMORY,
     PASS_ON,
     PUT_AWAY,
     READ_BACK,
@@ -169,7 +169,7 @@ class Keeper(Protocol):
         ...
 
     def settled(self, row: int) -> None:
-        """A row is of no use any more: its reading arrived or was dropped."""
+        """A row is no longer needed: its reading arrived or was dropped."""
         ...
 
     def superseded(self, row: int, newer: Item) -> None:
@@ -219,7 +219,7 @@ class Outbox:
         self._most_bytes = most_bytes
         self._most_answers = most_messages / ANSWERS
         self._most_answer_bytes = most_bytes / ANSWERS
-        self._largest = min(most_bytes // 8, LARGEST)
+        self._largest = min(most_bytes // 8, MAX_PAYLOAD_BYTES)
         self._queues: dict[str, TopicQueue] = {}
         self._spare: TopicQueue | None = None
         """One that is used again: where the broker answers at once, a topic has a queue for the time of one message."""
@@ -750,10 +750,10 @@ class Outbox:
         if not item.listed:
             return
         order = self._order
-        while order and order[0].place in LEFT:
+        while order and order[0].place in NOT_IN_MEMORY:
             order.popleft()
         if len(order) > 2 * self.messages + 64:  # as many have left since the last time
-            self._order = deque(each for each in order if each.place not in LEFT)
+            self._order = deque(each for each in order if each.place not in NOT_IN_MEMORY)
 
     def take_place(self, older: Item, newer: Item) -> None:
         """Put the message of `newer` in the place of that of `older`. It has the row of the older one until it is

@@ -1,11 +1,10 @@
 """The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
 
-As many messages are in flight as the broker allows, up to `MOST`. Publishing is a call and the acknowledgement a
-callback, so no handler waits, and no message needs a task. A connection delivers in order, so several messages of a
+As many messages are in flight as the broker allows, up to `MAX_IN_FLIGHT`. Publishing is a call and the acknowledgement
+a callback, so no handler waits, and no message needs a task. A connection delivers in order, so several messages of a
 topic are in flight. After a broken connection they are sent again in order, only a few messages at a time, and then
 one. That finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a
-topic pauses, and all others continue.
-"""
+topic pauses, and all others continue."""
 
 import asyncio
 import math
@@ -22,17 +21,17 @@ from leadsman.mqtt.diagnosis import CLOSES, NOT_AUTHORIZED, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import IN_FLIGHT, Item
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.suspects import QUIET, Blame, Broken, SizeLimit, Suspects
+from leadsman.mqtt.suspects import BURST_SECONDS, Blame, Broken, SizeLimit, Suspects
 from leadsman.mqtt.topic_faults import FaultKind, TopicFaults
 
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
-SILENCE = 0.35
+FLUSH_SILENCE = 0.35
 """Seconds without an acknowledgement after which a flush gives up, if three round trips are shorter: such a broker is
 frozen, and the process shall end."""
 FIRST_CONNECTION = 5.0
 """Seconds that the first connection may take; what waits for it longer waits over an outage."""
-LATE = 5.0
+REPLAY_AGE = 5.0
 """Seconds. A reading that is older when it is sent is marked as replayed."""
 PAUSE_DOUBTFUL = 8.0
 """Seconds of longest pause for a topic on which only connections broke that had not settled: the network may flap."""
@@ -45,7 +44,7 @@ POISON = 3
 
 
 STEP = 1.0
-"""Seconds; a clock is set by more than that, or its error is none to speak of."""
+"""Clock steps smaller than this many seconds are ignored."""
 
 
 def is_off(message: Message, offset: float) -> bool:
@@ -69,7 +68,7 @@ def retime(message: Message, offset: float) -> Message:
     return message._replace(payload=payload, taken_at=taken_at, clock_offset=offset)
 
 
-MOST = 500
+MAX_IN_FLIGHT = 500
 """Messages in flight at most: 1,250 a second over a round trip of 0.4 s. So many are sent again after a break."""
 MOST_V311 = 100
 """The same over MQTT 3.1.1, where a broker cannot say how many it takes."""
@@ -85,7 +84,7 @@ reason. The start of an app with a thousand devices, and the end of an outage, m
 
 # The topics whose messages the broker does not take: the fault of each, and how long it pauses.
 
-PAUSE = (1.0, 60.0)
+PAUSE_RANGE = (1.0, 60.0)
 """Seconds: the first and the longest pause of a topic whose message was refused."""
 
 
@@ -125,7 +124,7 @@ class Pauses:
 
     def begin(self, topic: str, now: float, longest: float) -> float:
         """Keep a topic back, twice as long as the last time. Returns the seconds."""
-        seconds = self._seconds[topic] = min(self._seconds.get(topic, PAUSE[0] / 2) * 2, longest)
+        seconds = self._seconds[topic] = min(self._seconds.get(topic, PAUSE_RANGE[0] / 2) * 2, longest)
         self._outbox.pause(topic, now + seconds)
         return seconds
 
@@ -227,7 +226,7 @@ the order of sending (MQTT 5 §4.6), so a narrow uplink that carries one message
 acknowledgement is noticed although later ones come."""
 SLOWEST = 8_000
 """Bytes a second of the narrowest uplink, 64 kbit/s: a large message may take so much longer."""
-SILENT = f"no acknowledgement within {PUBACK_TIMEOUT:g} s"
+SILENCE_REASON = f"no acknowledgement within {PUBACK_TIMEOUT:g} s"
 """Why the connection is dropped then."""
 AT_ONCE = 0.01
 """Seconds. Readings that are written after that time, or sooner, are written as they come."""
@@ -249,7 +248,7 @@ class Overdue:
     Args:
         outbox: the messages.
         sent: those in flight; the first was sent first, and is due next.
-        lost: called with the reason when the connection is of no use any more.
+        lost: called with the reason when the connection is unusable.
     """
 
     __slots__ = (
@@ -291,7 +290,7 @@ class Overdue:
         """Call `write` with the number of a reading when this one, and all with lower numbers, waited `after` seconds.
 
         Without a connection, all readings are written together `after` seconds after the first of them. On a
-        connection they have waited half of it at the least, unless `after` is `AT_ONCE` or less.
+        connection they have waited half of it at least, unless `after` is `AT_ONCE` or less.
         """
         self._write, self._after, self._at_once = write, after / 2, after <= AT_ONCE
 
@@ -323,7 +322,7 @@ class Overdue:
             first = next(iter(self._sent.values()))
             due = max(first.at, self.since) + PUBACK_TIMEOUT + first.size / SLOWEST
             if now >= due:  # as the timer was set: a difference may be smaller by rounding
-                self._lost(SILENT)
+                self._lost(SILENCE_REASON)
             elif not waits:
                 after = PUBACK_TIMEOUT if self._write is None else self._after
                 self.handle = self._loop.call_at(min(due, now + after), self._look)
@@ -346,7 +345,7 @@ class SendWindow:
 
     Args:
         outbox: the messages to send.
-        lost: called with the reason when the connection is of no use any more.
+        lost: called with the reason when the connection is unusable.
         must_wait: whether nothing may be sent yet.
     """
 
@@ -384,7 +383,7 @@ class SendWindow:
         self._broker = "the broker"
         self._bytes = 0
         """Of all messages in flight."""
-        self.size = MOST
+        self.size = MAX_IN_FLIGHT
         """How many messages may be in flight on this connection."""
         self._waits_since: float | None = None
         """Since when messages have waited for room in the window, monotonic seconds."""
@@ -450,11 +449,11 @@ class SendWindow:
 
     async def flush(self, timeout: float) -> bool:
         """Wait until the broker has all that it takes: at most `timeout` seconds, and less if it acknowledges nothing
-        for `SILENCE` and three round trips. Whether it has everything."""
+        for `FLUSH_SILENCE` and three round trips. Whether it has everything."""
         if self.connection is None or self.outbox.only_paused:
             return self.outbox.messages == 0
         self._empty = self._loop.create_future()
-        left, patience = timeout, max(SILENCE, 3 * self._round_trip)
+        left, patience = timeout, max(FLUSH_SILENCE, 3 * self._round_trip)
         while left > 0 and not self._empty.done():
             delivered, began = self.outbox.delivered, self._clock.monotonic()
             await asyncio.wait({self._empty}, timeout=min(patience, left))
@@ -474,7 +473,7 @@ class SendWindow:
             self._limit.forget()
         self._broker = broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
-        self.size = min(MOST if v5 else MOST_V311, connection.connack.receive_maximum)
+        self.size = min(MAX_IN_FLIGHT if v5 else MOST_V311, connection.connack.receive_maximum)
         self._started = self._clock.monotonic()
         if self._started > self._outage_after:
             self.outbox.connected_again()
@@ -516,7 +515,7 @@ class SendWindow:
         connection, outbox, suspects = self.connection, self.outbox, self._suspects
         if connection is None or self._must_wait():
             return
-        now, offset, late = self._clock.monotonic(), self._clock.offset(), self._clock.wall() - LATE
+        now, offset, late = self._clock.monotonic(), self._clock.offset(), self._clock.wall() - REPLAY_AGE
         if outbox.paused:
             self._resume_paused(now)
         window = suspects.window(self.size)
@@ -587,7 +586,7 @@ class SendWindow:
         if self._empty is not None and self.outbox.only_paused and not self._empty.done():
             self._empty.set_result(None)  # `flush` does not wait for topics that pause
         if topic is not None and topic == self._suspects.solo:
-            self._quiet = self._loop.call_later(QUIET, self._survived, topic)
+            self._quiet = self._loop.call_later(BURST_SECONDS, self._survived, topic)
         elif self.outbox.ready or self.outbox.paused or self._suspects.searching:
             self._soon()
         else:
@@ -602,7 +601,7 @@ class SendWindow:
     def _kept_waiting(self, connection: Connection, now: float) -> None:
         """Messages wait for room in the window."""
         silence = now - self._answered
-        if self._suspects.searching or silence > max(SILENCE, 2 * self._round_trip):
+        if self._suspects.searching or silence > max(FLUSH_SILENCE, 2 * self._round_trip):
             self._waits_since = now  # small on purpose, or the broker pauses: no sign of a slow network
             return
         connection.urgent = True
@@ -724,7 +723,7 @@ class SendWindow:
         self.pauses.refused(topic, kind, fault)
         if topic not in self.outbox.paused:
             settled = blame.refused or now - self._started >= SETTLED
-            self._pause(topic, reason, PAUSE[1] if settled else PAUSE_DOUBTFUL)
+            self._pause(topic, reason, PAUSE_RANGE[1] if settled else PAUSE_DOUBTFUL)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
             self._suspects.pardon(topic)
             why = f"the connection broke {POISON} times on it"
@@ -732,7 +731,7 @@ class SendWindow:
             self._report(self.outbox.drop_next(topic, why))
         return Broken(True, topic, fault)
 
-    def _pause(self, topic: str, reason: str, longest: float = PAUSE[1]) -> None:
+    def _pause(self, topic: str, reason: str, longest: float = PAUSE_RANGE[1]) -> None:
         """Keep `topic` back, twice as long as the last time."""
         others = PAUSE_EACH * (self._suspects.blamed - 1)
         pause = self.pauses.begin(topic, self._clock.monotonic(), max(longest, others))

@@ -7,28 +7,27 @@ one that caused it.
 ===========================================  =======================================================
 when the connection broke                    what follows
 ===========================================  =======================================================
-more than `FEW` messages were in flight      a fifth at a time, until each of them is acknowledged
-up to `FEW` were in flight                   each of them is sent alone
+more than `MAX_TESTED` messages were in flight      a fifth at a time, until each of them is acknowledged
+up to `MAX_TESTED` were in flight                   each of them is sent alone
 a message was acknowledged just before       the same for its topic: some brokers acknowledge, then close
 a message had been sent alone                its topic is blamed
 a message was refused just before            its topic is blamed, and no other
 messages of QoS 0 had just been sent         the next message of each topic is sent with QoS 1
 ===========================================  =======================================================
 
-A topic is free again when its messages, each sent alone, are acknowledged and the connection holds for `QUIET` seconds
-after each. Pure: `now` is monotonic seconds.
-"""
+A topic is free again when its messages, each sent alone, are acknowledged and the connection holds for `BURST_SECONDS`
+seconds after each. Pure: `now` is monotonic seconds."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message
 
-FEW = 4
+MAX_TESTED = 4
 """Messages in flight that are tested one by one after a connection broke with them."""
 SHARE = 5
 """After a connection broke with more, one in so many of them is in flight at a time: five round trips test them all."""
-QUIET = 0.05
+BURST_SECONDS = 0.05
 """Seconds after an acknowledgement in which a broken connection is that message's fault: both come in one burst."""
 AFTER_REFUSAL = 0.2
 """Seconds after a refusal in which a broken connection is that message's fault."""
@@ -69,8 +68,8 @@ class Suspects:
         self.alone: dict[str, Blame | None] = {}
         """Topics whose messages are sent alone, with their blame so far."""
         self.solo: str | None = None
-        """The topic whose message is in flight alone, or was acknowledged less than `QUIET` seconds ago."""
-        self._few = FEW
+        """The topic whose message is in flight alone, or was acknowledged less than `BURST_SECONDS` seconds ago."""
+        self._few = MAX_TESTED
         self._to_test: dict[str, int] = {}
         self._unsure: dict[str, float] = {}
         self._upgraded: set[str] = set()
@@ -140,7 +139,7 @@ class Suspects:
         """The connection broke with so many messages of these topics in flight. Returns the topic to blame, if it is
         known."""
         refused = _within(self._refused, AFTER_REFUSAL, now)
-        acknowledged = _within(self._acknowledged, QUIET, now)
+        acknowledged = _within(self._acknowledged, BURST_SECONDS, now)
         culprit = refused or self.solo
         self.untested.clear()
         self._upgraded = {topic for topic, at in self._unsure.items() if now - at <= AFTER_SENDING}
@@ -153,8 +152,8 @@ class Suspects:
             self._to_test.setdefault(culprit, 1)
             return blame
         total = sum(flying.values())
-        if total > FEW:
-            self.untested, self._few = dict(flying), max(FEW, total // SHARE)
+        if total > MAX_TESTED:
+            self.untested, self._few = dict(flying), max(MAX_TESTED, total // SHARE)
         else:
             for topic, messages in flying.items():
                 self._suspect(topic, messages)
@@ -194,7 +193,7 @@ def _within(latest: tuple[str, float] | None, seconds: float, now: float) -> str
 # denied, and nothing is learned. What the broker took is forgotten when the connection breaks twice on no more than
 # that: it may have restarted with a lower limit.
 
-RETRY = 86_400.0
+SIZE_RETRY_INTERVAL = 86_400.0
 """Seconds after which a larger message is tried again: limits are raised."""
 
 
@@ -238,7 +237,7 @@ class SizeLimit:
             return False
         if topic not in self._taken:
             return False
-        self._everywhere = size, now + RETRY
+        self._everywhere = size, now + SIZE_RETRY_INTERVAL
         return True
 
     def refused_size(self, now: float) -> int | None:

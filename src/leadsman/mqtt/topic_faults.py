@@ -2,9 +2,8 @@
 
 A fault stands while messages of its topic wait because of it, and until the broker takes one. After a message was lost
 it stands longer, since an app that loses one reading in five is not well after each of the four that arrive: for
-`LATELY`, and, where it is the broker that does not take them, until it has taken `IN_A_ROW`, at most for `LONGEST`.
-Pure: `now` is monotonic seconds.
-"""
+`LATELY`, and, where it is the broker that does not take them, until it has taken `IN_A_ROW`, at most for
+`MAX_FAULT_SECONDS`. Pure: `now` is monotonic seconds."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, cast, get_args
@@ -19,9 +18,9 @@ LATELY = 60.0
 """Seconds since a message was lost in which its topic has a fault."""
 IN_A_ROW = 10
 """Messages that the broker must take after one that it did not take."""
-LONGEST = 86_400.0
+MAX_FAULT_SECONDS = 86_400.0
 """Seconds without a further loss after which a fault is over, however rarely messages come."""
-MOST = 1000
+MAX_TOPICS = 1000
 """Topics whose faults are kept. A further one takes the place of the oldest."""
 
 _ADVICE: Mapping[str, str] = {
@@ -132,8 +131,8 @@ class TopicFaults:
         if not fault.lost:
             return False
         since = now - fault.lost_at
-        return since < LATELY or (fault.kind in OF_THE_BROKER and fault.taken < IN_A_ROW and since < LONGEST)
+        return since < LATELY or (fault.kind in OF_THE_BROKER and fault.taken < IN_A_ROW and since < MAX_FAULT_SECONDS)
 
     def _make_room(self) -> None:
-        if len(self._found) >= MOST:
+        if len(self._found) >= MAX_TOPICS:
             del self._found[next(iter(self._found))]

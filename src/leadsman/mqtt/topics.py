@@ -180,7 +180,7 @@ def check_filter(topic_filter: object) -> str:
     """A topic filter to subscribe to.
 
     Raises:
-        InvalidType, InvalidValue: it is none. The message names the correction.
+        InvalidType, InvalidValue: it is not valid. The message names the correction.
     """
     if not isinstance(topic_filter, str):
         raise InvalidType(f"the topic filter is {topic_filter!r}; write text such as 'zigbee2mqtt/+/battery'")

@@ -27,9 +27,9 @@ MOST_SHARDS = 500
 """Shards that a document names at most, in 35 kB; it has the number of all."""
 MOST_BYTES = 48 * 1024
 """Of the names of the devices in a document; the largest packet of many brokers has 64 kB or more."""
-LARGEST = 256 * 1024
+MAX_DOCUMENT_BYTES = 256 * 1024
 """Bytes of a document that is read."""
-LONGEST = 200
+MAX_TEXT_CHARS = 200
 """Characters of a text that is read."""
 LARGEST_COUNT = 2**63 - 1
 """The largest number that is read: an engine has tokens up to there, and Python writes no number of more than 4300
@@ -38,7 +38,7 @@ digits."""
 
 def _text(value: Json) -> str:
     """Text that UTF-8 can carry: JSON may have half a surrogate pair, which nobody could send on."""
-    return value[:LONGEST].encode(errors="replace").decode() if isinstance(value, str) else ""
+    return value[:MAX_TEXT_CHARS].encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _list(value: Json) -> list[Json]:
@@ -203,15 +203,15 @@ def brief_of(document: NodeDocument) -> Brief:
 
 
 def read_document(node: str, payload: bytes) -> NodeDocument | None:
-    """Read the document of a node. None if it is none: a field that is missing or wrong makes it none only if it is
-    the node, its kind or its state.
+    """Read the document of a node. None if it is invalid: a field that is missing or wrong makes it invalid only if it
+    is the node, its kind or its state.
 
     Args:
-        node: the last level of the topic. A document that names another one is none.
+        node: the last level of the topic. A document that names another node is invalid.
         payload: the message.
     """
     try:
-        found = json.loads(payload) if len(payload) <= LARGEST else None
+        found = json.loads(payload) if len(payload) <= MAX_DOCUMENT_BYTES else None
         if not isinstance(found, dict) or found.get("node") != node:
             return None
         absent = _OF_A_PAIR if found.get("kind") == "cluster" else _OF_A_CLUSTER | ({"token"} - found.keys())

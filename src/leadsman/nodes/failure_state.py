@@ -9,9 +9,9 @@ from leadsman.mqtt.topics import Topics
 
 WORD = "resilience"
 """The last level of the topics."""
-LARGEST = 16 * 1024
+MAX_DEVICE_BYTES = 16 * 1024
 """Bytes of one device; a document has some 400."""
-MOST = 8 * 1024 * 1024
+MAX_TOTAL_BYTES = 8 * 1024 * 1024
 """Bytes that are kept of all devices: some 20,000 of them."""
 
 
@@ -43,7 +43,7 @@ class FailureStates:
         _, former = self._heard.pop(device, (0.0, b""))
         self._bytes -= len(former)
         size = len(message.payload)
-        if 0 < size <= LARGEST and self._bytes + size <= MOST:
+        if 0 < size <= MAX_DEVICE_BYTES and self._bytes + size <= MAX_TOTAL_BYTES:
             self._heard[device] = self._now(), message.payload
             self._bytes += size
 
@@ -63,7 +63,11 @@ class FailureStates:
     def message(self, device: str, document: str) -> Message | None:
         """The message that publishes the document of a device; None if it is too large."""
         payload = document.encode()
-        return Message(self.topic(device), payload, 1, retain=True, latest=True) if len(payload) <= LARGEST else None
+        return (
+            Message(self.topic(device), payload, 1, retain=True, latest=True)
+            if len(payload) <= MAX_DEVICE_BYTES
+            else None
+        )
 
     def topic(self, device: str) -> str:
         """Where the document of a device is."""

@@ -27,7 +27,7 @@ from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean, log_fields
 from leadsman.text.log_lines import left_out_before, others
 
-EARLY = 0.001
+TIMER_TOLERANCE = 0.001
 """Seconds by which a timer may come before a document is a TTL old."""
 LONGEST_SENDER = 100
 """Characters of who asks."""
@@ -130,7 +130,7 @@ class NodeReport(ABC):
         call of `publish`."""
         if self._handle is None:
             return
-        state, due = self.state(), self._published_at + self._ttl - EARLY
+        state, due = self.state(), self._published_at + self._ttl - TIMER_TOLERANCE
         if state != self._published or self._clock.monotonic() >= due:
             self._publish_now(state)
         else:
@@ -199,7 +199,7 @@ class NodeReport(ABC):
         state, without_node = self.drain(draining)
         left_out = self._lines.left_out("drain", self._clock.monotonic())
         if left_out is not None:
-            drains = "gives everything away, and takes nothing until undrain or a restart"
+            drains = "hands over its devices, and accepts none until undrain or a restart"
             now = drains if draining else "takes part again"
             about, more = log_fields("drain", node=self._node, by=by), left_out_before(left_out)
             text = "%s: this node, %s, %s, asked by %s%s"

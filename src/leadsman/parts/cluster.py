@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from leadsman.devices.home import Home
+from leadsman.devices.group import DeviceGroup
 from leadsman.devices.roster import Departure
 from leadsman.errors import VersionRefused
 from leadsman.event_bus import EventBus
@@ -100,8 +100,8 @@ class SharingNode(Node):
         shards = self.shards = Shards(core)
         life.starts.append(functools.partial(cluster.start, shards, core.link, core.end))
         life.starts.append(self._report.start)
-        life.leaves.append(functools.partial(cluster.stop, HAND_OVER))
-        life.goodbyes["the goodbye of the node"] = self._report.goodbye
+        life.before_stop.append(functools.partial(cluster.stop, HAND_OVER))
+        life.last_messages["the goodbye of the node"] = self._report.goodbye
 
 
 class _ShardEvents(EventBus):
@@ -126,12 +126,12 @@ class _Shard(NamedTuple):
     """The devices of one shard, which are read here."""
 
     names: tuple[str, ...]
-    home: Home
+    group: DeviceGroup
     events: _ShardEvents
 
 
 class Shards:
-    """The shards of this node: the devices of each have a home of their own, which ends with the lease.
+    """The shards of this node: the devices of each have a group of their own, which ends with the lease.
 
     Args:
         core: the app.
@@ -149,21 +149,21 @@ class Shards:
         events = _ShardEvents(app.events, app.clock)
         timers = handler_context().run(Timers, asyncio.get_running_loop(), events.emit, core.link.piled_up, permitted)
         environment: Environment = app._replace(timers=timers, events=events, stopping=asyncio.Event())
-        home = Home(core.surroundings, core.publisher._replace(environment=environment))
-        shard = self._shards[key] = _Shard(tuple(names), home, events)
+        group = DeviceGroup(core.device_services, core.publisher._replace(environment=environment))
+        shard = self._shards[key] = _Shard(tuple(names), group, events)
         for name in shard.names:
-            core.roster.join(home.make(name))
-        home.start({name: core.pending.pop(name, 0.0) for name in shard.names})
+            core.roster.join(group.make(name))
+        group.start({name: core.pending.pop(name, 0.0) for name in shard.names})
 
     async def stop(self, keys: Iterable[str], grace: float) -> int:
         """End the polls, the sources and the commands of these shards, and wait at most `grace` seconds for them.
         Returns how many calls are still alive."""
-        homes = [self._shards[key].home for key in keys if key in self._shards]
-        for home in homes:
-            home.environment.stopping.set()
-        alive = sum(await asyncio.gather(*(home.stop(grace) for home in homes)))
-        for home in homes:
-            home.environment.timers.stop()
+        groups = [self._shards[key].group for key in keys if key in self._shards]
+        for group in groups:
+            group.environment.stopping.set()
+        alive = sum(await asyncio.gather(*(group.stop(grace) for group in groups)))
+        for group in groups:
+            group.environment.timers.stop()
         if self._core.saved is not None:
             self._core.saved.publish()
         return alive

@@ -30,4 +30,4 @@ def join(core: Core) -> None:
     for device in core.roster.values():
         follow(device)
     core.roster.follow(RosterPhase.STATE, Follower(follow, leave))
-    core.life.closes.append(Writer(stores, core.environment.timers).finish)
+    core.life.close.append(Writer(stores, core.environment.timers).finish)

@@ -17,7 +17,7 @@ STORED_AFTER = {"acked-or-durable": 0.15, "write-through": 0.01}
 before it, and its own sync, come on top: a quarter of a second is promised of 99 of 100 (docs/how-to/durability.md)."""
 FILE = "outbox.db"
 """In the state directory."""
-LEAST = 64 * 1024
+MIN_FREE_BYTES = 64 * 1024
 """Bytes of room below which the file is opened at the start, so that a full disk is reported then."""
 
 logger = logging.getLogger("leadsman")
@@ -35,7 +35,7 @@ def join(core: Core) -> None:
     core.keeps_readings = disk.keeps_readings
     core.ledgers.durable = disk.left
     core.life.joined.append(disk.begin)
-    core.life.ends.append(lambda _: disk.finish())
+    core.life.after_delivery.append(lambda _: disk.finish())
 
 
 class ReadingsFile:
@@ -98,4 +98,4 @@ def _is_unusable(path: Path) -> bool:
     except (OSError, AttributeError):  # not on Windows
         return not there.is_dir()
     may_write = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    return not may_write or room.f_bavail * room.f_frsize < LEAST
+    return not may_write or room.f_bavail * room.f_frsize < MIN_FREE_BYTES

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from leadsman.devices.home import Home
+from leadsman.devices.group import DeviceGroup
 from leadsman.devices.roster import Departure, Roster, RosterPhase, forgetting
 from leadsman.registration.source import Source
 from leadsman.runtime.found_devices import Family, FoundDevices, Names, template_of
@@ -17,7 +17,7 @@ def join(core: Core) -> None:
     finders = [(each, each.finds) for each in plan.readers if each.finds is not None]
     core.found = FoundDevices(
         {each.name: Family(finds, template_of(each, finds)) for each, finds in finders},
-        FoundHost(roster, core.home),
+        FoundHost(roster, core.device_group),
         registered if core.taken_names is None else core.taken_names(),
         environment.timers,
         environment.clock.monotonic,
@@ -28,20 +28,20 @@ def join(core: Core) -> None:
 
 
 class FoundHost:
-    """The `leadsman.runtime.found_devices.Host`: found devices live in the home of the app.
+    """The `leadsman.runtime.found_devices.Host`: found devices are in the group of the app.
 
     Args:
         roster: the devices.
-        home: where they are read.
+        group: where they are read.
     """
 
-    def __init__(self, roster: Roster, home: Home) -> None:
+    def __init__(self, roster: Roster, group: DeviceGroup) -> None:
         self._roster = roster
-        self._home = home
+        self._group = group
 
     def join(self, source: Source) -> SourceRunner:
         """See `Host`."""
-        device, runner = self._home.found(source)
+        device, runner = self._group.found(source)
         self._roster.join(device)
         return runner
 

@@ -112,11 +112,11 @@ class IntrospectionPart:
     @cached_property
     def service(self) -> "Service":
         """Answers questions, and does what people request."""
-        from leadsman.introspection.sections import Parts
+        from leadsman.introspection.sections import Introspected
         from leadsman.introspection.service import Service
 
         core = self._core
-        parts = Parts(
+        parts = Introspected(
             records=core.records,
             ledgers=core.ledgers.ledgers,
             link=core.link,

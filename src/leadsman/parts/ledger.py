@@ -20,7 +20,7 @@ def join(core: Core) -> None:
         reports.durable = core.keeps_readings()
         reports.stop()
 
-    core.life.ends.append(end)
+    core.life.after_delivery.append(end)
 
 
 def _follower(kept: Ledgers) -> Follower:

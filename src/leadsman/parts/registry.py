@@ -29,7 +29,7 @@ def join(core: Core) -> None:
     core.others.on_change = publisher.change
     core.environment.events.subscribe(publisher.observe, readings=False)
     core.roster.follow(RosterPhase.REPORT, Follower(publisher.join, publisher.leave))
-    core.life.goodbyes["what may be published"] = publisher.end
+    core.life.last_messages["what may be published"] = publisher.end
     if plan.dry_run or core.node.shared:
         return
     subscriptions.listeners |= {

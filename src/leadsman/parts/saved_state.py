@@ -32,8 +32,8 @@ async def join(core: Core) -> None:
     store.restore_ledgers(core.ledgers.restore)
     core.environment.events.subscribe(store.observe, Phase.SAVE)
     core.roster.follow(RosterPhase.STATE, _follower(core, store))
-    core.life.goodbyes["the failure state"] = store.publish
-    core.life.ends.append(lambda _: store.finish())
+    core.life.last_messages["the failure state"] = store.publish
+    core.life.after_delivery.append(lambda _: store.finish())
 
 
 def _share(core: Core, store: FailureStateStore, states: "FailureStates") -> None:

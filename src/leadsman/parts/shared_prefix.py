@@ -9,12 +9,12 @@ from leadsman.mqtt.topics import encode
 from leadsman.text import clean
 from leadsman.wiring.core import Core
 
-SILENT = 120.0
+GONE_SECONDS = 120.0
 """Seconds without a heartbeat after which the other app is gone. A heartbeat is due every 30 s, unless the app is
 configured otherwise."""
 MOST_APPS = 16
 """Other apps that are remembered."""
-_NEAR = 4096
+_HEAD_BYTES = 4096
 """Bytes from the beginning of a document that contain its client id."""
 
 
@@ -44,7 +44,7 @@ class PrefixWatch:
 
     def received(self, message: Received) -> None:
         """Take a message at the topic of the status."""
-        if message.retain or message.redelivered or self._own in message.payload[:_NEAR]:
+        if message.retain or message.redelivered or self._own in message.payload[:_HEAD_BYTES]:
             return
         status = object_in(message.payload) or {}
         other = status.get("client_id")
@@ -55,7 +55,7 @@ class PrefixWatch:
         elif other in self._heard or len(self._heard) < MOST_APPS:
             if other in self._heard:
                 self._heard[other].cancel()
-            self._heard[other] = asyncio.get_running_loop().call_later(SILENT, self._left, other)
+            self._heard[other] = asyncio.get_running_loop().call_later(GONE_SECONDS, self._left, other)
             self._name()
 
     def _left(self, other: str) -> None:

@@ -18,7 +18,7 @@ from leadsman.wiring.core import Core, Node
 from leadsman.wiring.plan import Plan
 from leadsman.wiring.run import serve
 
-_CLOSE = 0.3
+_CLOSE_TIMEOUT = 0.3
 """Seconds for the observation to end, and for its connection to close, each."""
 
 logger = logging.getLogger("leadsman")
@@ -86,7 +86,7 @@ async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) 
             node.feed(AppEnded())
         return left_behind
     finally:
-        await cancel([observing], _CLOSE)
+        await cancel([observing], _CLOSE_TIMEOUT)
         await node.close()
         signs.close()
 

@@ -17,7 +17,7 @@ from leadsman.wiring.plan import NoHome
 
 FILE = "subscriptions.json"
 """In the state directory."""
-LARGEST = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Bytes of the file that are read; an app has some ten filters of 50 bytes."""
 
 
@@ -43,14 +43,14 @@ class SubscriptionFile:
         self._take = take
         self._turn = threading.Lock()
         self._writing: asyncio.Future[None] | None = None
-        """The thread that writes. There is one at the most: a disk may hang."""
+        """The thread that writes. There is one at most: a disk may hang."""
         self._written = False
         """Whether this run has written what it is subscribed to."""
         self.known: Mapping[str, Collection[str]] = {}
         if not os.access(path.parent, os.W_OK):  # it may be that the last run could not change it either
             return
         with contextlib.suppress(OSError):
-            found = object_in(files.read(path, LARGEST)) or {}
+            found = object_in(files.read(path, MAX_FILE_BYTES)) or {}
             listed = found.get("subscriptions")
             if found.get("client_id") == client_id and isinstance(listed, dict):
                 self.known = {broker: frozenset(each) for broker, each in listed.items() if _is_list_of_text(each)}
@@ -63,7 +63,7 @@ class SubscriptionFile:
 
     def keep(self, broker: str, filters: Collection[str]) -> None:
         """See `SubscriptionRecord`. The first time in a run they are written as they are. Later more than there are may
-        stay listed: the next run ends such a subscription, which is none."""
+        stay listed: the next run ends such a subscription, which does no harm."""
         known = self.known.get(broker, frozenset())
         if known == filters or (self._written and set(filters) <= set(known)):
             self._written = True

@@ -9,4 +9,4 @@ def join(core: Core) -> None:
     enabled = (each for each in core.plan.subscriptions.values() if each.enabled)
     core.subscribers = {each.topic_filter: Subscriber(each, core.environment, core.shared) for each in enabled}
     core.link.subscriptions.listeners.update((name, each.on_message) for name, each in core.subscribers.items())
-    core.life.stops += [each.stop for each in core.subscribers.values()]
+    core.life.stop_handlers += [each.stop for each in core.subscribers.values()]

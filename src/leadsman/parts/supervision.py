@@ -19,8 +19,8 @@ from leadsman.wiring.core import Core
 
 HUNG = 79
 """The exit code of a process whose event loop was blocked for too long. sysexits.h ends at 78."""
-LOOK = 10.0
-"""Seconds between two looks at the devices, at the most."""
+MAX_CHECK_INTERVAL = 10.0
+"""Seconds between two looks at the devices, at most."""
 DUMP = 5.0
 """Seconds for the stacks to be written. A process whose log nobody reads ends without them."""
 
@@ -68,7 +68,7 @@ class StaleExit:
             limit = human(self._limit)
             self._core.end(NoFreshData(f"no device gave a reading for {limit} (supervision.exit_when_stale)"))
         else:
-            self._timers.add(now + min(LOOK, self._limit / 4), self)
+            self._timers.add(now + min(MAX_CHECK_INTERVAL, self._limit / 4), self)
 
 
 def leave_hung(seconds: float, culprit: str) -> None:

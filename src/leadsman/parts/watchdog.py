@@ -19,4 +19,4 @@ def join(core: Core) -> None:
             watchdog.stop(for_good=core.node.leaving)
 
     core.life.starts.append(start)
-    core.life.leaves.append(end)
+    core.life.before_stop.append(end)

@@ -10,8 +10,8 @@ from leadsman.loop.durations import whole
 from leadsman.readings.reading import JsonObject, Reading
 from leadsman.value import Value
 
-LARGEST = 1_000_000
-"""Bytes of a content, at the most: what the outbox takes of one message, without its topic."""
+MAX_CONTENT_BYTES = 1_000_000
+"""Bytes of a content, at most: what the outbox takes of one message, without its topic."""
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}(; *[A-Za-z0-9=_.+\"-]{1,100}){0,3}")
 """Type and subtype with their characters (RFC 6838 §4.2), and parameters such as ``charset=utf-8``."""
 
@@ -32,13 +32,13 @@ class Content(Value):
     content_type: str
     limit: int
 
-    def __init__(self, content_type: str, *, limit: int = LARGEST) -> None:
+    def __init__(self, content_type: str, *, limit: int = MAX_CONTENT_BYTES) -> None:
         if not isinstance(content_type, str):
             raise InvalidType(f"content_type is {content_type!r}; write text such as 'image/jpeg'")
         if not _TYPE.fullmatch(content_type):
             raise InvalidValue(f"content_type is {content_type!r}; write a media type such as 'image/jpeg'")
-        limits = f"write 1 to {LARGEST} bytes, since the outbox takes no more"
-        whole(limit, "limit", 1, LARGEST, kind="write a number of bytes, such as 200_000", limits=limits)
+        limits = f"write 1 to {MAX_CONTENT_BYTES} bytes, since the outbox takes no more"
+        whole(limit, "limit", 1, MAX_CONTENT_BYTES, kind="write a number of bytes, such as 200_000", limits=limits)
         self._hold(content_type=content_type, limit=limit)
 
 
@@ -61,7 +61,7 @@ class ContentField(NamedTuple):
         if not isinstance(result, bytes | bytearray | memoryview):
             raise ResultError(
                 f"the handler returned a {type(result).__name__}, and it is annotated to return bytes of"
-                f" {self.content.content_type}; mend one of them"
+                f" {self.content.content_type}; fix one of them"
             )
         data = bytes(result)
         if not data:
@@ -69,9 +69,9 @@ class ContentField(NamedTuple):
         if len(data) > self.content.limit:
             raise ResultError(
                 f"the {self.content.content_type} has {len(data):,} bytes; {self.content.limit:,} are allowed: make it"
-                f" smaller, or write Content(…, limit=…), at most {LARGEST:,}"
+                f" smaller, or write Content(…, limit=…), at most {MAX_CONTENT_BYTES:,}"
             )
-        from hashlib import sha256  # only handlers with a content pay for it
+        from hashlib import sha256  # only handlers with a content need it
 
         digest = sha256(data).hexdigest()
         fields: JsonObject = {"content_type": self.content.content_type, "size": len(data), "sha256": digest}

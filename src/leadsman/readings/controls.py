@@ -263,7 +263,7 @@ class Update(_Control):
     def check_reading(self, annotation: Any) -> None:
         """See that readings of this type have both fields. Called at the registration. Raises `InvalidType`,
         `InvalidValue`."""
-        from pydantic import TypeAdapter  # only readings with versions pay for it
+        from pydantic import TypeAdapter  # only readings with versions need it
 
         TypeAdapter(annotation)
 
@@ -298,7 +298,7 @@ class _Payload:
     allows any."""
 
     def __init__(self, control: str, source: Any, may_be_required: Collection[str] | None) -> None:
-        from pydantic import TypeAdapter  # only payloads with a control pay for it
+        from pydantic import TypeAdapter  # only payloads with a control need it
 
         self._control = control
         self._name = getattr(source, "__name__", repr(source))

@@ -23,7 +23,7 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-LONGEST = 20
+MAX_FILTERS = 20
 """Filters of a chain: more than anybody needs for a sensor."""
 _EXAMPLE = "write a list of filters such as [Median(5), Round(1)]"
 
@@ -114,8 +114,8 @@ def _chain(field: str, output: str, steps: object, *, alone: bool) -> Chain:
     what = f"filters[{field!r}]" if alone else f"filters[{field!r}][{output!r}]"
     if not isinstance(steps, list | tuple):
         raise InvalidType(f"{what} is {steps!r}; {_EXAMPLE}")
-    if len(steps) > LONGEST:
-        raise InvalidValue(f"{what} has {len(steps)} filters; {LONGEST} are the most")
+    if len(steps) > MAX_FILTERS:
+        raise InvalidValue(f"{what} has {len(steps)} filters; {MAX_FILTERS} are the most")
     sensor = steps[-1] if steps and isinstance(steps[-1], Sensor) else None
     filters = tuple(steps if sensor is None else steps[:-1])
     for each in filters:

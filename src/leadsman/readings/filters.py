@@ -132,7 +132,7 @@ class OwnFilter(BuiltInFilter):
         what: its place in the registration, for errors.
 
     Raises:
-        InvalidType: it is none.
+        InvalidType: it is not a filter.
     """
 
     __slots__ = ("own", "what")

@@ -116,7 +116,7 @@ def _as_dict(result: object) -> dict[str, Any]:
     if isinstance(result, Mapping):
         return dict(result)
     if hasattr(result, "__dataclass_fields__") and not isinstance(result, type):
-        import dataclasses  # an app whose handlers return dicts does not pay for it
+        import dataclasses  # imported here: an app whose handlers return dicts does not need it
 
         fields: dict[str, Any] = dataclasses.asdict(result)  # type: ignore[call-overload]  # hasattr narrows nothing
         return fields

@@ -23,7 +23,7 @@ from leadsman.readings.filters import (
     known,
 )
 
-EARLY = 0.001
+GRID_TOLERANCE = 0.001
 """Of a window, by which the first one begins before its first reading: polls on a grid that divides the window must not
 fall to one side of its end and then to the other, since each takes a little longer or shorter."""
 
@@ -168,7 +168,7 @@ class Seen(Aggregate):
 
     Args:
         window: how long values are gathered, more than 0.
-        each: for how long a reading stands at the most, until the next one: usually its interval.
+        each: for how long a reading stands at most, until the next one: usually its interval.
 
     Raises:
         InvalidValue, InvalidType: at construction, also when `each` is longer than `window`.
@@ -201,7 +201,7 @@ class _Window:
     def take(self, value: Number | None, now: float) -> Output:
         found: Output = OPEN
         if self._begin is None or now < self._begin:
-            self._begin = now - EARLY * self._length
+            self._begin = now - GRID_TOLERANCE * self._length
         elif now - self._begin >= self._length:
             begin = self._begin
             self._begin += math.floor((now - begin) / self._length) * self._length

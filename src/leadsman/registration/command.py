@@ -109,7 +109,7 @@ def payload_validator(annotation: Any, parameter: str) -> Validate:
     Raises:
         InvalidType: the annotation is no type of a payload.
     """
-    from pydantic import PydanticUserError, TypeAdapter, ValidationError  # only apps with commands pay for it
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError  # only apps with commands need it
 
     if checks_of_reading(annotation):
         raise InvalidType(
@@ -154,7 +154,8 @@ def request_payload(handler: Handler, name: object) -> RequestPayload:
     """The parameter of this name as the payload of a request.
 
     Raises:
-        InvalidType, InvalidValue: the handler has no such parameter, it has no default, its type is none of a payload,
+        InvalidType, InvalidValue: the handler has no such parameter, it has no default, its type is not that of a
+        payload,
             or its default does not fit its type.
     """
     parameter, default = parameter_with_default(handler, name, "request")

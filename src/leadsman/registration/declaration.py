@@ -148,8 +148,8 @@ def or_none(check: Check) -> Check:
     return lambda value, name: None if value is None else check(value, name)
 
 
-LENGTH: Check = positive_seconds
+POSITIVE_SECONDS: Check = positive_seconds
 """A duration above zero, in seconds."""
-PAUSE: Check = seconds
+SECONDS: Check = seconds
 """A duration, in seconds."""
 SWITCH = instance_of(bool, "True or False")

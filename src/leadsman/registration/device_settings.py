@@ -127,7 +127,7 @@ def publish_rule(text: object) -> JoinableRule:
     """Read a publish rule as it is written in code. Python's parser reads it, and nothing of it is executed.
 
     Raises:
-        InvalidType, InvalidValue: it is none.
+        InvalidType, InvalidValue: it is not a publish rule.
     """
     if not isinstance(text, str):
         raise InvalidType(f"it is {text!r}; {_RULE_EXAMPLE}")
@@ -168,8 +168,8 @@ def _presentations(value: object) -> object:
 
 
 def _typed(options: object, kinds: Mapping[str, type] = MappingProxyType({"discoverable": bool})) -> object:
-    """The options of a field, with the switches and numbers that a variable has as text. What is none stays as it is,
-    so that `check_fields` names it with its field."""
+    """The options of a field, with the switches and numbers that a variable has as text. What is neither stays as it
+    is, so that `check_fields` names it with its field."""
     if not isinstance(options, Mapping):
         return options
     found: dict[object, object] = {}

@@ -8,7 +8,7 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.device_classes import OF_EVENTS
-from leadsman.registration.declaration import LENGTH, Option, Options, checked, or_none
+from leadsman.registration.declaration import POSITIVE_SECONDS, Option, Options, checked, or_none
 from leadsman.registration.injection import Dependency, Handler, check_result, name_of
 from leadsman.registration.options import ANY_ERROR, BACKOFF, PublishingOptions, type_of_readings
 from leadsman.registration.reading_type import ReadingType
@@ -33,7 +33,7 @@ def _device_class(given: object, name: str) -> str:
     if not isinstance(given, str):
         raise InvalidType(f"{name} is {given!r}; write 'button', 'doorbell' or 'motion'")
     if given not in OF_EVENTS:
-        raise InvalidValue(f"{name} {given!r} is none of an event; {suggestion(given, OF_EVENTS)}")
+        raise InvalidValue(f"{name} {given!r} is not one of an event; {suggestion(given, OF_EVENTS)}")
     return given
 
 
@@ -43,7 +43,7 @@ class EventOptions(PublishingOptions, total=False):
 
     backoff: Annotated[BackoffStrategy, BACKOFF]
     """How long to wait before the generator is started again. Default ``ExponentialBackoff()``."""
-    expiry: Annotated[Duration | None, Option(or_none(LENGTH), notation="number or off")]
+    expiry: Annotated[Duration | None, Option(or_none(POSITIVE_SECONDS), notation="number or off")]
     """An event that did not arrive within this time is dropped, and the broker keeps it for nobody for longer (MQTT 5).
     None: it arrives however late. Default: that of `delivery`, if it has one; else 10 s."""
     device_class: Annotated[str | None, Option(or_none(_device_class))]

@@ -16,18 +16,18 @@ from leadsman.readings.sensor import Sensor
 from leadsman.text import clean
 from leadsman.value import Value
 
-MOST = 100
+DEFAULT_DEVICES = 100
 """Devices that one handler may find, by default: more than a house has, and few enough for a page."""
-LARGEST = 10_000
+MAX_DEVICES = 10_000
 """Devices that one handler may be allowed to find: as many as an app is measured with."""
 FORGET_AFTER = 7 * 86_400.0
 """Seconds without a reading after which a device is forgotten, by default: longer than a holiday flat is without
 power over a weekend, and as long as readings are kept for the broker."""
-SHORTEST = 60.0
+MIN_FORGET_AFTER = 60.0
 """Seconds; the shortest time after which a device may be forgotten. It is looked for once a minute."""
-MOST_FIELDS = 50
+MAX_FIELDS = 50
 """Fields of one device. They come from outside, and each is an entity that a person sees; further ones are left out."""
-LONGEST_TITLE = 80
+MAX_TITLE_CHARS = 80
 """Characters of a name for people; what comes after them is left out."""
 KINDS: Mapping[str, type] = {"number": float, "integer": int, "boolean": bool, "text": str, "timestamp": datetime}
 """The types that a field may have, by the names under which they are kept."""
@@ -61,17 +61,17 @@ class Finds(Value):
         self,
         readings: Any = None,
         *,
-        most: int = MOST,
+        most: int = DEFAULT_DEVICES,
         forget_after: Duration | None = FORGET_AFTER,
         stale_after: Duration | None = None,
     ) -> None:
         if readings is not None and not isinstance(readings, type) and get_origin(readings) is None:
             raise InvalidType(f"readings is {readings!r}; write a type, such as the class of a pydantic model")
-        kind, limits = "write a number of devices, such as 100", f"write 1 to {LARGEST}"
-        whole(most, "most", 1, LARGEST, kind=kind, limits=limits)
+        kind, limits = "write a number of devices, such as 100", f"write 1 to {MAX_DEVICES}"
+        whole(most, "most", 1, MAX_DEVICES, kind=kind, limits=limits)
         forgotten = None if forget_after is None else positive_seconds(forget_after, "forget_after")
-        if forgotten is not None and forgotten < SHORTEST:
-            raise InvalidValue(f"forget_after is {forget_after!r}; it must be at least {SHORTEST:g} s")
+        if forgotten is not None and forgotten < MIN_FORGET_AFTER:
+            raise InvalidValue(f"forget_after is {forget_after!r}; it must be at least {MIN_FORGET_AFTER:g} s")
         stale = None if stale_after is None else positive_seconds(stale_after, "stale_after")
         self._hold(readings=readings, most=most, forget_after=forgotten, stale_after=stale)
 
@@ -93,7 +93,7 @@ class FoundType(NamedTuple):
     def union(self, other: "FoundType") -> "FoundType":
         """This with what another one has besides. A field stays as it was, since it was announced."""
         news = {name: field for name, field in other.fields.items() if name not in self.fields}
-        fields = dict(list({**self.fields, **news}.items())[:MOST_FIELDS])
+        fields = dict(list({**self.fields, **news}.items())[:MAX_FIELDS])
         return FoundType(fields, self.title if other.title is None else other.title)
 
     @property
@@ -109,7 +109,7 @@ class FoundType(NamedTuple):
         return {"fields": fields, "title": self.title}
 
 
-NOTHING = FoundType({})
+NO_TYPE = FoundType({})
 
 
 def found_type(fields: Mapping[str, object] | None, title: str | None) -> FoundType:
@@ -123,7 +123,7 @@ def found_type(fields: Mapping[str, object] | None, title: str | None) -> FoundT
     if fields is not None and not isinstance(fields, Mapping):
         raise InvalidType(f"fields is {fields!r}; write a dict such as {{'temperature': float}}")
     found = {name: _field(name, kind) for name, kind in (fields or {}).items()}
-    return FoundType(found, None if title is None else clean(title)[:LONGEST_TITLE].strip() or None)
+    return FoundType(found, None if title is None else clean(title)[:MAX_TITLE_CHARS].strip() or None)
 
 
 def from_json(kept: object) -> FoundType | None:

@@ -13,7 +13,16 @@ from leadsman.readings import publish
 from leadsman.readings.publish import AllOf, AnyOf, OnChange, PublishRule
 from leadsman.readings.reading import LAYOUTS, Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations, check_fields
-from leadsman.registration.declaration import LENGTH, SWITCH, Check, Option, Options, as_given, instance_of, or_none
+from leadsman.registration.declaration import (
+    POSITIVE_SECONDS,
+    SWITCH,
+    Check,
+    Option,
+    Options,
+    as_given,
+    instance_of,
+    or_none,
+)
 from leadsman.registration.injection import (
     ContextDependency,
     Dependencies,
@@ -124,7 +133,7 @@ def _offline_on(value: object, name: str) -> Errors:
 
 
 def _finds(given: object, name: str) -> "Finds":
-    from leadsman.registration.finds import Finds  # only handlers that find devices pay for it
+    from leadsman.registration.finds import Finds  # only handlers that find devices need it
 
     if not isinstance(given, Finds):
         raise InvalidType(f"{name} is {given!r}; write Finds(Model, most=100)")
@@ -132,7 +141,7 @@ def _finds(given: object, name: str) -> "Finds":
 
 
 def _filters(given: object, _: str) -> "Filters":
-    from leadsman.readings.filtering import check_filters  # only handlers with filters pay for it
+    from leadsman.readings.filtering import check_filters  # only handlers with filters need it
 
     return check_filters(given)
 
@@ -150,8 +159,8 @@ def queue(default: int) -> Option:
 
 BACKOFF = Option(as_backoff, DEFAULT_BACKOFF, "backoff", replaces=("policy",))
 GROUP = Option(or_none(_group))
-TIMEOUT = Option(or_none(LENGTH), notation="number or off")
-STALE_AFTER = Option(or_none(LENGTH), notation="number or off", of_found=True)
+TIMEOUT = Option(or_none(POSITIVE_SECONDS), notation="number or off")
+STALE_AFTER = Option(or_none(POSITIVE_SECONDS), notation="number or off", of_found=True)
 _ABOUT_DEVICE = Option(as_given, of_topics=True, of_found=True)
 
 
@@ -294,7 +303,7 @@ def _content_of(options: Options, handler: Handler) -> "ContentField | None":
     """
     if not returns_bytes(handler):
         return None
-    from leadsman.readings.content import Content, ContentField  # only handlers with a content pay for it
+    from leadsman.readings.content import Content, ContentField  # only handlers with a content need it
 
     found = [each for each, _ in beside(annotated_result(handler, described=True)) if isinstance(each, Content)]
     if not found:

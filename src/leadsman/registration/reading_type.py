@@ -31,7 +31,7 @@ from leadsman.text.suggestion import suggestion
 if TYPE_CHECKING:
     from leadsman.readings.filtering import Filters
 
-DEEPEST = 20
+MAX_DEPTH = 20
 """Models within models; as many as a reading may have."""
 _NO_NUMBERS = (str, bool, bytes, list, tuple, dict, set, frozenset)
 _TEXTS = (str, bytes, date, time, timedelta, Decimal, UUID)
@@ -194,7 +194,7 @@ def type_of(annotation: object) -> ReadingType | None:
     named = [found for kind in kinds if (found := _fields_of(kind)) is not None]
     if not named:
         return None
-    complete = len(named) == len(kinds) and all(_listed(found, "", fields, DEEPEST) for found in named)
+    complete = len(named) == len(kinds) and all(_listed(found, "", fields, MAX_DEPTH) for found in named)
     return ReadingType(" or ".join(getattr(kind, "__name__", repr(kind)) for kind in kinds), fields, not complete)
 
 

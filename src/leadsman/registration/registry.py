@@ -255,12 +255,12 @@ class Registry:
     ) -> "Buffer[object]":
         """The buffer that takes the readings or events of a subscription for its device, which is registered with its
         first filter."""
-        from leadsman.registration.subscription import OWN, buffer_of, source_of
+        from leadsman.registration.subscription import OWN_OPTIONS, buffer_of, source_of
 
         if (fed := self._fed.get(device)) is not None and fed[0] is handler:
             return fed[1]
         readings = buffer_of(options)
-        kept: Any = {name: value for name, value in options.items() if name not in OWN or name == "enabled"}
+        kept: Any = {name: value for name, value in options.items() if name not in OWN_OPTIONS or name == "enabled"}
         kept = self._with_settings(kind, device, handler, kept, available)
         self._add_source(kind, device, source_of(handler, readings), kept, available)
         self._fed[device] = handler, readings
@@ -299,7 +299,7 @@ class Registry:
     ) -> None:
         register: Callable[[str, Handler, SourceOptions, Sequence[Dependency]], Source] = register_source
         if kind == "event":
-            from leadsman.registration.event import register_event  # only apps with events pay for it
+            from leadsman.registration.event import register_event  # only apps with events need it
 
             register = register_event
         source = _checked(kind, name, lambda device: register(device, handler, options, available))

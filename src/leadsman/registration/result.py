@@ -53,12 +53,12 @@ def value_field(field: str, handler: Handler) -> ValidateResult:
         kind = type(result).__name__
         if not isinstance(result, one):
             raise ResultError(
-                f"the handler returned a {kind}, and {name_of(handler)} is annotated to return one value; mend one of"
+                f"the handler returned a {kind}, and {name_of(handler)} is annotated to return one value; fix one of"
                 " them"
             )
         if type(result) is int and float in plain:
             return {field: result}
-        from pydantic import TypeAdapter  # only limits, choices and wrong values pay for it
+        from pydantic import TypeAdapter  # only limits, choices and wrong values need it
 
         if not adapters:
             adapters.append(TypeAdapter(described))
@@ -66,7 +66,7 @@ def value_field(field: str, handler: Handler) -> ValidateResult:
         if found:
             raise ResultError(
                 f"the handler returned a {kind} that is not what {name_of(handler)} is annotated to return: {found};"
-                " mend one of them"
+                " fix one of them"
             )
         return {field: value}
 
@@ -116,7 +116,7 @@ def _validator(annotation: Any, names: str) -> ValidateResult:
         value, found = _validated(adapter, result)
         if found:
             raise ResultError(
-                f"the handler returned a dict that is not a valid {names}: {found}; mend it, or annotate dict"
+                f"the handler returned a dict that is not a valid {names}: {found}; fix it, or annotate dict"
             )
         return value
 

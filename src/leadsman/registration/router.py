@@ -48,7 +48,7 @@ class Device:
         left out."""
         if kind != "command":
             return self.options
-        from leadsman.registration.event import EventOptions  # only apps with commands pay for it
+        from leadsman.registration.event import EventOptions  # only apps with commands need it
 
         reading = {name for each in (TelemetryOptions, SourceOptions, EventOptions) for name in each.__annotations__}
         left_out = reading - CommandOptions.__annotations__.keys()

@@ -522,7 +522,7 @@ def check_discovery(given: object) -> "Discovery | None":
     """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
     if given in (None, "off"):
         return None
-    from leadsman.settings.discovery import as_discovery  # only apps with discovery pay for it
+    from leadsman.settings.discovery import as_discovery  # only apps with discovery need it
 
     return as_discovery(given)
 

@@ -10,7 +10,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
-from leadsman.registration.declaration import LENGTH, Option, Options, carried, checked, or_none
+from leadsman.registration.declaration import POSITIVE_SECONDS, Option, Options, carried, checked, or_none
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, needs_of
 from leadsman.registration.options import BACKOFF, STALE_AFTER, Errors, ReadingOptions, reading_values
 from leadsman.registration.result import ValidateResult
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadsman.readings.filtering import Filters
     from leadsman.registration.finds import Finds
 
-STALE = 300.0
+DEFAULT_STALE_AFTER = 300.0
 """Seconds without a reading after which a source is stale, by default. A source has no interval to derive it from."""
 
 
@@ -33,9 +33,9 @@ class SourceOptions(ReadingOptions, total=False):
 
     backoff: Annotated[BackoffStrategy, BACKOFF]
     """How long to wait before the generator is started again. Default ``ExponentialBackoff()``."""
-    stale_after: Annotated[Duration | None, STALE_AFTER.by_default(STALE)]
+    stale_after: Annotated[Duration | None, STALE_AFTER.by_default(DEFAULT_STALE_AFTER)]
     """The device is stale after this time without a reading. Default 5 min; None: never, as a door that stays shut."""
-    silence: Annotated[Duration | None, Option(or_none(LENGTH))]
+    silence: Annotated[Duration | None, Option(or_none(POSITIVE_SECONDS))]
     """The generator is restarted after this time without a reading. One that waits in a `Buffer` is not: its silence is
     only reported. Default: as `stale_after`; None: never."""
 

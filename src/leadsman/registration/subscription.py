@@ -53,7 +53,7 @@ class SubscriptionOptions(SourceOptions, EventOptions, total=False):
     """How many messages may wait behind the one that is handled, 1 or more; then the oldest is dropped. Default 64."""
 
 
-OWN = frozenset({"device", "event", "timeout", "queue", "enabled"})
+OWN_OPTIONS = frozenset({"device", "event", "timeout", "queue", "enabled"})
 """The options that are not only those of what it feeds."""
 
 
@@ -102,7 +102,7 @@ def register_subscription(
     mine = check_filter(topic_filter)
     with labelled(f"subscription {mine!r}"):
         values = checked(options, SubscriptionOptions)
-        if readings is None and (only := sorted(options.keys() - OWN)):
+        if readings is None and (only := sorted(options.keys() - OWN_OPTIONS)):
             raise InvalidValue(f"{only[0]} is an option of a device; write device= as well, such as device='door'")
         fed = fed_by(options)
         plain, message = not is_async(handler), Provided(Received)

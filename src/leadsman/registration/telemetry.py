@@ -18,7 +18,7 @@ from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.registration.command import RequestPayload, request_payload
-from leadsman.registration.declaration import PAUSE, Option, as_given, carried, checked, is_second, or_none
+from leadsman.registration.declaration import SECONDS, Option, as_given, carried, checked, is_second, or_none
 from leadsman.registration.injection import Dependencies, Dependency, Handler, is_async, needs_of
 from leadsman.registration.options import (
     BACKOFF,
@@ -110,9 +110,9 @@ class TelemetryOptions(ReadingOptions, total=False):
     `transient_errors`."""
     backoff: Annotated[BackoffStrategy, BACKOFF]
     """How long to wait before a retry. Default ``ExponentialBackoff()``."""
-    budget: Annotated[Duration, Option(PAUSE, math.inf)]
+    budget: Annotated[Duration, Option(SECONDS, math.inf)]
     """The longest sum of all waits of one outage; the time of the calls is not counted. Default: no limit."""
-    within: Annotated[Duration, Option(PAUSE, math.inf)]
+    within: Annotated[Duration, Option(SECONDS, math.inf)]
     """No retry starts later than this after the first failure of an outage; the time of the calls is counted.
     Default: no limit."""
     policy: Annotated[Policy | str, Option(or_none(_policy), None, "policy", replaces=RETRYING)]
@@ -129,13 +129,13 @@ class TelemetryOptions(ReadingOptions, total=False):
     """The longest time for one call. Default: the interval, at most 60 s; for cron 60 s. None: no limit."""
     group: Annotated[str | None, GROUP]
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
-    spread: Annotated[Duration, Option(PAUSE)]
+    spread: Annotated[Duration, Option(SECONDS)]
     """Delay the first poll by a fixed part of this time, the same one at every start. Default: the first poll comes at
     once, and later ones of more than 20 devices with one interval are spread over at most a second. 0: no spread."""
     stale_after: Annotated[Duration | None, STALE_AFTER]
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
-    throttle: Annotated[Duration, Option(PAUSE, THROTTLE, "number", of_topics=True)]
+    throttle: Annotated[Duration, Option(SECONDS, THROTTLE, "number", of_topics=True)]
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. A request that comes sooner
     is refused, with the time after which to ask again. Default 1 s."""
     request: Annotated[str, Option(as_given, of_topics=True)]
@@ -301,7 +301,7 @@ def with_options(telemetry: Telemetry, options: TelemetryOptions, catalogue: "Ca
     changed = telemetry._replace(guards=guards, undecided=False, policy_name=None)
     if not isinstance(options.get("policy"), str):
         return changed
-    from leadsman.resilience.catalogue import Catalogue  # only apps with names for policies pay for it
+    from leadsman.resilience.catalogue import Catalogue  # only apps with names for policies need it
 
     return with_policy(changed, catalogue or Catalogue())
 

@@ -129,7 +129,7 @@ def retrying(
         max_wait: the longest wait; overrides the family's value.
 
     Raises:
-        InvalidType: `retry` is none of these.
+        InvalidType: `retry` is not one of these.
         InvalidValue, InvalidType: a limit is invalid.
     """
     if not isinstance(retry, str | Policy):

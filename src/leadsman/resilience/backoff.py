@@ -19,7 +19,7 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, human, number, positive_seconds, seconds
 from leadsman.value import Value
 
-LONGEST = 10 * 366 * 86_400.0
+MAX_WAIT_SECONDS = 10 * 366 * 86_400.0
 """No wait is longer than ten years: a larger number is a mistake in its unit."""
 
 Draw = Callable[[], float]
@@ -68,7 +68,7 @@ def decorrelated(wait: float, cap: float, before: float, u: float) -> float:
 
 JITTER_MODES: Mapping[str, JitterMode] = {
     "symmetric": JitterMode(jittered, lambda _, symmetric, __: symmetric),
-    "add": JitterMode(_add, lambda longest, _, fraction: min(longest * (1 + fraction), LONGEST)),
+    "add": JitterMode(_add, lambda longest, _, fraction: min(longest * (1 + fraction), MAX_WAIT_SECONDS)),
     "full": JitterMode(lambda wait, _, cap, u: min(wait, cap) * u, lambda longest, _, __: longest),
     "equal": JitterMode(lambda wait, _, cap, u: min(wait, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
     "decorrelated": JitterMode(
@@ -304,7 +304,7 @@ def _wait(value: Duration, name: str) -> float:
 
 
 def _within(amount: float, name: str) -> float:
-    if amount > LONGEST:
+    if amount > MAX_WAIT_SECONDS:
         raise InvalidValue(f"{name} is {human(amount)}; a wait of more than ten years is a mistake in the unit")
     return amount
 
@@ -324,7 +324,7 @@ def wait_of(
     if not isinstance(backoff, Jittered):
         try:
             delay = float(backoff.delay(attempt))
-            if 0.0 <= delay <= LONGEST:
+            if 0.0 <= delay <= MAX_WAIT_SECONDS:
                 return delay
             raise ValueError(f"{backoff!r} returned {delay!r} seconds for attempt {attempt}")
         except Exception as error:

@@ -1,6 +1,6 @@
 """Named policies and families of operations: from the code, a file and the environment.
 
-A **family** sets how often and how soon an operation of a kind is repeated: calls at the most, the shortest and the
+A **family** sets how often and how soon an operation of a kind is repeated: calls at most, the shortest and the
 longest wait, the jitter, and which errors pass. Each value comes from the call, else the environment
 (``RETRY__API_MAX_ATTEMPTS=6``), else the file (``[retry.api]``), else is built in; a value that is present always wins.
 
@@ -115,7 +115,7 @@ class Catalogue:
         Args:
             name: of either.
             also: more errors that are worth another attempt; for families.
-            max_attempts: calls at the most, in place of the family's.
+            max_attempts: calls at most, in place of the family's.
             min_wait: the shortest wait, likewise.
             max_wait: the longest one.
 

@@ -13,7 +13,7 @@ may be dead while the bus works. The first member that is due again makes a prob
 for all. If it fails, the circuit opens again for that member alone, and the next probe is of another one, at that
 one's next poll. Once all have failed, the circuit opens again for all of them. Meanwhile a member that has failed may
 probe again after its own rest, so a member that is polled once a day holds nobody up; but that probe keeps no member
-away that failed longer ago, or not yet. So each member of `n` is turned away `n` times at the most for the probes of
+away that failed longer ago, or not yet. So each member of `n` is turned away `n` times at most for the probes of
 others.
 """
 

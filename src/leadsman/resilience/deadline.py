@@ -10,7 +10,7 @@ Like `asyncio.timeout`, a deadline cancels the task that makes the call, and tak
 has ended. There are three differences. The deadline is an alarm in the heap that all calls share; a call gets one only
 if it outlives the turn of the event loop, which most do not. A call that ignores its cancellation
 has no result, even if it returns one later. And nobody waits for a call that does not end: the caller is informed after
-`GRACE` seconds, while the task goes on.
+`CANCEL_SECONDS` seconds, while the task goes on.
 
 The errors name the line of the user's code that hung. It is looked for when the alarm rings, so a call in time pays
 nothing for it.
@@ -31,7 +31,7 @@ from leadsman.resilience.environment import Abandons, Environment
 T = TypeVar("T")
 TimedOut = TypeVar("TimedOut", bound=DeviceTimeout)
 
-GRACE = 5.0
+CANCEL_SECONDS = 5.0
 """Seconds that a call may take to end after it was cancelled. After that it is abandoned."""
 
 _AT_ONCE = 0.001
@@ -162,19 +162,19 @@ class Deadline(Generic[T]):
             self._slot = self._environment.timers.add(self._began + self.seconds, self)
 
     def ring(self, now: float) -> None:
-        """Cancel the call, as its deadline has passed. If it still runs `GRACE` seconds later, abandon it."""
+        """Cancel the call, as its deadline has passed. If it still runs `CANCEL_SECONDS` seconds later, abandon it."""
         if self._task is None:
             return
         self._place = self._waiting_at(self._task)
         if self._state == _IN_TIME:
             self._state = _EXPIRED
             self._task.cancel()
-            self._slot = self._environment.timers.add(now + GRACE, self)
+            self._slot = self._environment.timers.add(now + CANCEL_SECONDS, self)
             return
         since = self._since()
         if self._state == _EXPIRED:
             self._state = _ABANDONED
-        text = f"still running {human(GRACE)} after {since}; it is not called again while it runs"
+        text = f"still running {human(CANCEL_SECONDS)} after {since}; it is not called again while it runs"
         self._caller.abandoned(_placed(Abandoned(text), self._place))
 
     def _waiting_at(self, task: "asyncio.Task[object]") -> str | None:
@@ -226,13 +226,13 @@ class Silence(Deadline[T]):
 
     def interrupted(self, why: str) -> None:
         """The task of the call was cancelled for another reason. The cancellation is passed through; a call that does
-        not end `GRACE` seconds later is abandoned."""
+        not end `CANCEL_SECONDS` seconds later is abandoned."""
         if self._task is not None and self._state == _IN_TIME:
             timers, now = self._environment.timers, self._environment.clock.monotonic()
             self._state, self._interrupted_by = _INTERRUPTED, why
             if self._slot is not None:
                 timers.remove(self._slot, self)
-            self._slot = timers.add(now + GRACE, self)
+            self._slot = timers.add(now + CANCEL_SECONDS, self)
 
     def ring(self, now: float) -> None:
         """Cancel the call if the source has been silent, and is not excused; wait for the rest of the time

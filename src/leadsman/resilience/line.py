@@ -9,15 +9,15 @@ turn: one that has the line to itself costs nobody anything. Silent units go las
 
 * A look begins once the line has been quiet for as long as a usual answer takes: so it is not between two requests of
   one handler, nor before units that are due at the same moment.
-* It is *short*, `FEW` usual answers, as long as somebody who is not silent waits. A look that has lasted longer is cut
-  when such a unit asks. So a healthy unit waits for one short look at the most, whatever is dead.
+* It is *short*, `SHORT_LOOK_ANSWERS` usual answers, as long as somebody who is not silent waits. A look that has lasted
+  longer is cut when such a unit asks. So a healthy unit waits for one short look at most, whatever is dead.
 * Looks that fail take at most a fifth (`SHARE`) of the time of the line, also while it is not wanted otherwise. What is
   left of this share becomes longer looks, each twice as long as the last one, so that a unit that answers slower than
   the others is read, too.
 * If the line is never quiet, a silent unit has its short look when it has waited for `1 / SHARE` of one since the last.
 
-A unit that has never been asked has an ordinary turn, which may be cut after a part of its timeout, `FIRST`, while
-others wait: at the start nobody knows who is silent.
+A unit that has never been asked has an ordinary turn, which may be cut after a part of its timeout, `FIRST_TURN_SHARE`,
+while others wait: at the start nobody knows who is silent.
 
 How long an answer takes is learned from turns that succeed: of the line, and of each unit. A unit that is slower than
 its line has longer looks.
@@ -31,15 +31,15 @@ from collections.abc import Hashable
 
 SHARE = 0.2
 """The part of the line's time that looks at silent units may take when they fail."""
-FEW = 4
+SHORT_LOOK_ANSWERS = 4
 """A short look is this many usual answers. Modbus leaves the turnaround to the user, 1 s for serial lines as a rule
 (Modbus over serial line 1.02, 2.4.1), which is some fifty usual answers; units answer within one or two."""
-SHORTEST = 0.02
+MIN_LOOK_SECONDS = 0.02
 """Seconds: the shortest look. The latency timer of an FTDI converter alone is 16 ms (FTDI AN232B-04)."""
-FIRST = 0.3
+FIRST_TURN_SHARE = 0.3
 """The part of its timeout that the first turn of a unit lasts at least, while others wait. So a device with a timeout
 of 1 s must answer in 0.3 s to be read at once, and one with 30 s has 9 s."""
-MOST = 5.0
+MAX_SAVED_SECONDS = 5.0
 """Seconds: the longest time for looks that a line saves."""
 LEARN = 0.2
 """The weight of the newest answer in what is usual."""
@@ -108,7 +108,7 @@ class Turns:
         """Seconds of a short look at a unit."""
         unit = self._units.get(who)
         own = None if unit is None else unit.usual
-        return max(SHORTEST, FEW * max(self.usual or 0.0, own or 0.0))
+        return max(MIN_LOOK_SECONDS, SHORT_LOOK_ANSWERS * max(self.usual or 0.0, own or 0.0))
 
     def is_silent(self, who: Hashable | None) -> bool:
         """Whether the last turn of a unit got no answer, on a line on which some have answered: if nobody ever has,
@@ -193,14 +193,14 @@ class Turns:
     def _look_at(self, now: float) -> float:
         """When the first silent unit has its look, if nobody else asks before that."""
         short, saved = self.short(self._silent[0].who), self._saved(now)
-        wait = 0.0 if saved >= short else (short - saved) / SHARE + SHORTEST / FEW
+        wait = 0.0 if saved >= short else (short - saved) / SHARE + MIN_LOOK_SECONDS / SHORT_LOOK_ANSWERS
         return max(now + wait, self._quiet_since + (self.usual or 0.0))
 
     def _saved(self, now: float) -> float:
         """Seconds that looks may take now."""
         if now > self._credited:
             passed = now - self._credited if math.isfinite(self._credited) else 0.0
-            self._credit, self._credited = min(MOST, self._credit + SHARE * passed), now
+            self._credit, self._credited = min(MAX_SAVED_SECONDS, self._credit + SHARE * passed), now
         return self._credit
 
     def _begin(self, turn: Turn, now: float) -> None:

@@ -67,10 +67,10 @@ from leadsman.resilience.predicate import Both, Comparison, Constant, Either, Is
 from leadsman.text import clean, is_nested_deeper
 from leadsman.text.suggestion import suggestion
 
-DEEPEST = 50
+MAX_DEPTH = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""
 _BRACKETS = 4
-"""Brackets that lie within each other for one node, at the most: its own, and those of its fields."""
+"""Brackets that lie within each other for one node, at most: its own, and those of its fields."""
 Tree = Any
 """What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
 Node = Any
@@ -130,19 +130,19 @@ def policy_of(value: object, path: str) -> Policy:
     Raises:
         InvalidValue, InvalidType: the message begins with the path to the node that is wrong.
     """
-    policy: Policy = _read_policy(value, path, DEEPEST + 1)
+    policy: Policy = _read_policy(value, path, MAX_DEPTH + 1)
     return policy
 
 
 def predicate_of(value: object, path: str) -> Predicate:
     """Read a predicate; as `policy_of`."""
-    predicate: Predicate = _read_predicate(value, path, DEEPEST + 1)
+    predicate: Predicate = _read_predicate(value, path, MAX_DEPTH + 1)
     return predicate
 
 
 def named_of(value: object, path: str) -> Named:
     """Read a policy with a name; as `policy_of`."""
-    named: Named = _make(NAMED, value, path, DEEPEST + 1)
+    named: Named = _make(NAMED, value, path, MAX_DEPTH + 1)
     return named
 
 
@@ -172,7 +172,7 @@ def _read_predicate(value: object, path: str, depth: int) -> Node:
 
 def _read(kind: str, known: Mapping[str, Syntax], value: object, path: str, depth: int) -> Node:
     if depth <= 0:
-        raise InvalidValue(f"{path}: nested deeper than {DEEPEST} nodes")
+        raise InvalidValue(f"{path}: nested deeper than {MAX_DEPTH} nodes")
     if isinstance(value, str):
         name, inside = _camel(value), None
     elif isinstance(value, Mapping) and len(value) == 1:
@@ -453,11 +453,11 @@ def parse(text: str) -> Tree:
     """Read the tree on one line: JSON whose names and values may stand without quotes.
 
     Raises:
-        InvalidValue: it is none; the message has the place of the fault.
+        InvalidValue: it is not a policy; the message has the place of the fault.
     """
     quoted = _TOKEN.sub(lambda match: match[1] or json.dumps(_scalar(match[2].strip())), text)
-    if is_nested_deeper(quoted, _BRACKETS * DEEPEST):
-        raise InvalidValue(f"{clean(text)!r} is not a policy: it is nested deeper than {DEEPEST} nodes; write fewer")
+    if is_nested_deeper(quoted, _BRACKETS * MAX_DEPTH):
+        raise InvalidValue(f"{clean(text)!r} is not a policy: it is nested deeper than {MAX_DEPTH} nodes; write fewer")
     try:
         return json.loads(quoted)
     except json.JSONDecodeError as error:

@@ -38,7 +38,7 @@ from leadsman.loop.durations import Duration, seconds, whole
 from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
     JITTER_MODES,
-    LONGEST,
+    MAX_WAIT_SECONDS,
     BackoffStrategy,
     Draw,
     ExponentialBackoff,
@@ -141,7 +141,7 @@ class Policy(Value):
         """No retry whose wait would make the sum of all waits exceed `limit`."""
         return Budget(limit, self, scope)
 
-    def clamp(self, low: Duration = 0.0, high: Duration = LONGEST) -> "Policy":
+    def clamp(self, low: Duration = 0.0, high: Duration = MAX_WAIT_SECONDS) -> "Policy":
         """Limit each wait to between `low` and `high`."""
         return Clamp(low, high, self)
 
@@ -242,11 +242,11 @@ class Waits(Policy):
         strategy = self.strategy
         if isinstance(strategy, Jittered):
             return strategy.cap
-        return float(getattr(strategy, "max_delay", None) or LONGEST)
+        return float(getattr(strategy, "max_delay", None) or MAX_WAIT_SECONDS)
 
     def jittered_cap(self, fraction: float) -> float:
         asked = getattr(self.strategy, "max_delay", None)
-        return self.cap if asked is not None else min(self.cap * (1 + fraction), LONGEST)
+        return self.cap if asked is not None else min(self.cap * (1 + fraction), MAX_WAIT_SECONDS)
 
 
 class _Wrapper(Policy):
@@ -400,10 +400,10 @@ class AddDelay(_Shape):
         self._hold(delay=_duration(delay, "the added delay"), inner=as_policy(inner))
 
     def _shaped(self, delay: float) -> float:
-        return min(delay + self.delay, LONGEST)
+        return min(delay + self.delay, MAX_WAIT_SECONDS)
 
     def jittered_cap(self, fraction: float) -> float:
-        return min(self.inner.jittered_cap(fraction) + self.delay * (1 + fraction), LONGEST)
+        return min(self.inner.jittered_cap(fraction) + self.delay * (1 + fraction), MAX_WAIT_SECONDS)
 
 
 class Jitter(_Wrapper):
@@ -572,7 +572,7 @@ def as_policy(value: object) -> Policy:
 
 
 def _duration(value: Duration, what: str) -> float:
-    return min(seconds(value, what), LONGEST)
+    return min(seconds(value, what), MAX_WAIT_SECONDS)
 
 
 class Named(NamedTuple):
@@ -661,17 +661,17 @@ def exponential(
     base: Duration = 2.0, factor: float = 2.0, cap: Duration | None = 60.0, scope: Scope = "outage"
 ) -> Policy:
     """``min(base · factor^(n-1), cap)`` before retry n; a cap of None is ten years."""
-    return Waits(ExponentialBackoff(base, LONGEST if cap is None else cap, factor=factor, jitter=0), scope)
+    return Waits(ExponentialBackoff(base, MAX_WAIT_SECONDS if cap is None else cap, factor=factor, jitter=0), scope)
 
 
 def linear(step: Duration = 2.0, cap: Duration | None = 60.0, scope: Scope = "outage") -> Policy:
     """``min(step · n, cap)`` before retry n; a cap of None is ten years."""
-    return Waits(LinearBackoff(step, LONGEST if cap is None else cap, jitter=0), scope)
+    return Waits(LinearBackoff(step, MAX_WAIT_SECONDS if cap is None else cap, jitter=0), scope)
 
 
 def fibonacci(first: Duration, second: Duration, cap: Duration | None = 60.0, scope: Scope = "outage") -> Policy:
     """`first`, `second`, and then the sum of the two before, up to `cap`; a cap of None is ten years."""
-    return Waits(FibonacciBackoff(first, second, LONGEST if cap is None else cap, jitter=0), scope)
+    return Waits(FibonacciBackoff(first, second, MAX_WAIT_SECONDS if cap is None else cap, jitter=0), scope)
 
 
 def sequence(delays: Sequence[Duration], then: Literal["last", "stop"] = "last", scope: Scope = "outage") -> Policy:

@@ -27,7 +27,7 @@ from leadsman.resilience import overrides
 from leadsman.resilience.backoff import wait_of
 from leadsman.resilience.breaker import CycleOutcome, Permit, unchanging
 from leadsman.resilience.circuit import PASS, CircuitGuard
-from leadsman.resilience.deadline import GRACE
+from leadsman.resilience.deadline import CANCEL_SECONDS
 from leadsman.resilience.decision import Decision, Document, FailureStreak, decide, give_up, streak_from_json
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, sift
@@ -183,7 +183,7 @@ class Execution(Generic[T]):
         if self._fast_path:
             self._permit = self._pass
             return True
-        self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + GRACE)
+        self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + CANCEL_SECONDS)
         return self._permit is not None
 
     async def run(self, horizon: float = math.inf, now: float | None = None) -> T:

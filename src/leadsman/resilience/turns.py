@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from leadsman.errors import DeviceTimeout, NoTurn
 from leadsman.loop.durations import human
-from leadsman.resilience.line import FIRST, Turn, Turns
+from leadsman.resilience.line import FIRST_TURN_SHARE, Turn, Turns
 
 LONGEST_WAIT = 60.0
 """Seconds that a call with a deadline waits for its turn. Whoever holds the line for longer hangs."""
@@ -204,7 +204,9 @@ class SharedLine(asyncio.Lock):
             unit = caller.name if unit is None else unit
             look = look and caller.looks and not any(line is not self for line in caller.lines)
         first = (
-            FIRST * caller.deadline.seconds if caller is not None and caller.deadline and caller.limited else math.inf
+            FIRST_TURN_SHARE * caller.deadline.seconds
+            if caller is not None and caller.deadline and caller.limited
+            else math.inf
         )
         turn = self._turns.ask(unit, loop.time(), look=look and caller is not None, first=first)
         self._step()

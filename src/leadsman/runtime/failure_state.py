@@ -46,7 +46,7 @@ from leadsman.resilience.environment import Environment
 from leadsman.runtime.runner import Reader
 from leadsman.runtime.statefile import Saved, StateFile
 from leadsman.storage.database import is_locked
-from leadsman.storage.directory import LOOK_AGAIN, PATIENCE, StateDirectory
+from leadsman.storage.directory import LOCK_TIMEOUT, LOOK_AGAIN, StateDirectory
 from leadsman.text import describe, log_fields
 
 SHARED = 1.0
@@ -105,7 +105,7 @@ class SharedState:
 
 # A row of the file behind ``keep_state=True``: what is written about one handler, and the checks when it is read.
 
-LEAST, LARGEST = -1e10, 1e11
+MIN_TIME, MAX_TIME = -1e10, 1e11
 """Numbers that make sense in the file: as epoch seconds, the years 1653 to 5138."""
 
 
@@ -190,7 +190,7 @@ def known_of(saved: Saved, clock: Clock) -> Known:
 def _check(value: Json) -> None:
     """Check that all numbers are in range. The JSON of Python contains NaN and Infinity, and 1e308 is no time."""
     if isinstance(value, float | int):
-        if not LEAST <= value <= LARGEST:
+        if not MIN_TIME <= value <= MAX_TIME:
             raise ValueError(f"it contains the number {value:.6g}")
     elif isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
@@ -210,12 +210,12 @@ whether it is known now."""
 logger = logging.getLogger("leadsman")
 
 
-SOON = 0.25
+FIRST_WRITE_DELAY = 0.25
 """Seconds to the first write after a time without any."""
 FLOOR = 60.0
-"""Seconds between two writes, at the least."""
+"""Seconds between two writes, at least."""
 CEILING = 900.0
-"""Seconds between two writes at the most, while something changes."""
+"""Seconds between two writes at most, while something changes."""
 
 
 class Pace:
@@ -231,7 +231,7 @@ class Pace:
 
     def due(self, now: float, *, urgent: bool) -> float:
         """When a change at `now` is to be written, monotonic seconds."""
-        return max(now + SOON, self._at + (FLOOR if urgent else self._wait))
+        return max(now + FIRST_WRITE_DELAY, self._at + (FLOOR if urgent else self._wait))
 
     def wrote(self, now: float) -> None:
         """It was written."""
@@ -294,7 +294,7 @@ class FailureStateStore:
     async def restore(
         self, records: HealthRecords, outages: OutageReporter, stopping: asyncio.Event
     ) -> dict[str, float]:
-        """Remember what the file holds. Never raises; takes `PATIENCE` at the most, or until `stopping`.
+        """Remember what the file holds. Never raises; takes `LOCK_TIMEOUT` at most, or until `stopping`.
 
         Returns:
             For handlers whose next attempt was waited for: seconds until it.
@@ -398,7 +398,7 @@ class FailureStateStore:
     async def _found(self, stopping: asyncio.Event) -> dict[str, Saved]:
         """The states in the file. One that is locked is asked again for a while, and one that hangs is left to its
         thread."""
-        deadline = self._environment.clock.monotonic() + PATIENCE
+        deadline = self._environment.clock.monotonic() + LOCK_TIMEOUT
         stop = asyncio.ensure_future(stopping.wait())
         try:
             while True:

@@ -21,7 +21,7 @@ from leadsman.loop.durations import human
 from leadsman.loop.threads import call_on
 from leadsman.loop.timers import Timers
 from leadsman.mqtt.topics import check_name, escaped_name
-from leadsman.registration.finds import NOTHING, Finds, FoundType, found_type, from_json
+from leadsman.registration.finds import NO_TYPE, Finds, FoundType, found_type, from_json
 from leadsman.registration.injection import Handler, name_of
 from leadsman.registration.result import result_validator
 from leadsman.registration.source import Source
@@ -35,7 +35,7 @@ from leadsman.text import clean, count_noun, log_fields
 if TYPE_CHECKING:
     from leadsman.runtime.document import Counted
 
-LOOK = 60.0
+FORGET_CHECK_INTERVAL = 60.0
 """Seconds between two looks for devices to forget."""
 WARN = 3600.0
 """Seconds between two warnings about refused devices of one handler."""
@@ -106,7 +106,7 @@ def annotated(name: str, readings: object) -> Handler:
 
 
 class Names(NamedTuple):
-    """The names that no device may have that is found, because another one has them. Asked for from any thread."""
+    """Names already in use, which a found device must not have. Thread-safe."""
 
     registered: Collection[str]
     """The names of registered devices, and those that they had before."""
@@ -265,7 +265,7 @@ class FoundDevices:
         before = self._given.get(name, (None, None))
         if before[0] is fields and before[1] == title:
             return
-        known, given = self._types.get(name, NOTHING), found_type(fields, title)
+        known, given = self._types.get(name, NO_TYPE), found_type(fields, title)
         self._given[name] = fields, title
         if (joined := known.union(given)) != known:
             self._types[name] = joined
@@ -316,14 +316,14 @@ class FoundDevices:
         that no handler has found."""
         if name not in self.finders:
             return {}
-        found = self._types.get(name, NOTHING)
-        return {"found_by": self.finders[name], **({} if found == NOTHING else {"found_type": found.to_json()})}
+        found = self._types.get(name, NO_TYPE)
+        return {"found_by": self.finders[name], **({} if found == NO_TYPE else {"found_type": found.to_json()})}
 
     def restore(self, name: str, kept: Mapping[str, object], silence: float) -> bool:
         """Take a device of an earlier run, which was heard `silence` seconds before the end of that. Returns whether
         there is such a device now."""
         finder = str(kept["found_by"])
-        family, found = self._families.get(finder), from_json(kept["found_type"]) if "found_type" in kept else NOTHING
+        family, found = self._families.get(finder), from_json(kept["found_type"]) if "found_type" in kept else NO_TYPE
         if found is None:
             return False
         try:
@@ -357,7 +357,7 @@ class FoundDevices:
         if finder is None or name in self._runners:
             return
         self._since[name] = self._now()
-        self._runners[name] = self._host.join(self._made(self._families[finder], name, self._types.get(name, NOTHING)))
+        self._runners[name] = self._host.join(self._made(self._families[finder], name, self._types.get(name, NO_TYPE)))
         logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
         self._arm()
 
@@ -424,7 +424,7 @@ class FoundDevices:
     def _arm(self) -> None:
         if self._since and not self._armed:
             self._armed = True
-            self._timers.add(self._now() + LOOK, self)
+            self._timers.add(self._now() + FORGET_CHECK_INTERVAL, self)
 
 
 def _show(name: str) -> str:

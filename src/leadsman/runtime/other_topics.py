@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from leadsman.mqtt.topics import topic_matches
 from leadsman.text import log_fields
 
-MOST = 256
+MAX_TOPICS = 256
 """Further retained topics of one device that the registry lists."""
 
 logger = logging.getLogger("leadsman")
@@ -59,7 +59,7 @@ class OtherTopics:
         topics = self.topics.setdefault(device, {})
         if topic in topics:
             return
-        if len(topics) < MOST:
+        if len(topics) < MAX_TOPICS:
             topics[topic] = None
             if self.on_new is not None:
                 self.on_new(device, topic)
@@ -70,7 +70,7 @@ class OtherTopics:
                 "%s retains more than %d topics; the others will stay at the broker when it is removed. Publish them "
                 "without retain, or to fewer topics.",
                 device or "the app",
-                MOST,
+                MAX_TOPICS,
                 extra=log_fields("many retained topics", device),
             )
 

@@ -9,10 +9,10 @@ from leadsman.mqtt.message import Message, Receipt
 from leadsman.mqtt.topics import Topics, is_reserved_field
 from leadsman.readings.publish import Fields
 from leadsman.readings.reading import JsonObject, Layout, Reading, plain_values
-from leadsman.runtime.other_topics import MOST, OtherTopics
+from leadsman.runtime.other_topics import MAX_TOPICS, OtherTopics
 from leadsman.text import clean, log_fields
 
-MOST_FIELDS = MOST
+MOST_FIELDS = MAX_TOPICS
 """Values of one device that have topics: as many as the registry lists, so that all can be removed."""
 
 logger = logging.getLogger("leadsman")

@@ -60,7 +60,7 @@ REPORT_EACH = 1.0
 """Seconds between two reports of a device whose interval is shorter than that. Others report at once."""
 
 
-NOTHING: Mapping[str, object] = MappingProxyType({})
+NO_PAYLOAD: Mapping[str, object] = MappingProxyType({})
 """The payload of a poll that has none: one on schedule, and most requests."""
 
 
@@ -88,7 +88,7 @@ class PollRequests:
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         """Who waits for the poll under way."""
-        self.given: Mapping[str, object] = NOTHING
+        self.given: Mapping[str, object] = NO_PAYLOAD
         """The payload of the request that began the poll under way, by the name of its parameter."""
         self.polled_at = -math.inf
         """When a poll was last requested, monotonic seconds."""
@@ -362,7 +362,7 @@ class PollRunner:
 
     # On request
 
-    def ask(self, answer: Answer, given: Mapping[str, object] = NOTHING) -> None:
+    def ask(self, answer: Answer, given: Mapping[str, object] = NO_PAYLOAD) -> None:
         """Poll now, or wait for the poll under way. The schedule stays as it is.
 
         Args:
@@ -490,11 +490,15 @@ class PollRunner:
         finally:
             self.task = None
             if self._requests is not None:
-                self._requests.given = NOTHING
+                self._requests.given = NO_PAYLOAD
 
     async def _read_requested(self) -> Reading | None:
         """As `_read`, of a handler that takes the payload of a request."""
-        given, telemetry, call = NOTHING if self._requests is None else self._requests.given, self.telemetry, self._call
+        given, telemetry, call = (
+            NO_PAYLOAD if self._requests is None else self._requests.given,
+            self.telemetry,
+            self._call,
+        )
         if isinstance(call, PlainCall):
             result = await call(**given)
         else:

@@ -25,7 +25,7 @@ from leadsman.registration.injection import bound
 from leadsman.registration.result import ValidateResult
 from leadsman.registration.source import Source
 from leadsman.resilience import overrides
-from leadsman.resilience.backoff import LONGEST
+from leadsman.resilience.backoff import MAX_WAIT_SECONDS
 from leadsman.resilience.deadline import Silence
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property
@@ -72,7 +72,7 @@ class SourceRunner:
         self._reading_of = reading_of if self.filters is None else self.filters.reading_of
         if source.content is not None:
             self._reading_of = source.content.reading_of
-        silence = LONGEST if source.silence is None else source.silence
+        silence = MAX_WAIT_SECONDS if source.silence is None else source.silence
         self._silence = Silence(self._readings, silence, context.environment, self, self._only_waits)
         self.execution = Execution(
             source.name,
@@ -273,7 +273,7 @@ class EventRunner(SourceRunner):
     def _event_of(
         self, entity: str, result: object, clock: Clock, validate: ValidateResult | None = None
     ) -> Reading | None:
-        """The event. Raises `ResultError` if it is none of those that the type lists: nobody expects another."""
+        """The event. Raises `ResultError` if the type does not list it: nobody expects another."""
         reading = self._read(entity, result, clock, validate)
         if reading is not None and (found := reading.fields.get(FIELD)) not in self._types:
             given = "no event_type" if FIELD not in reading.fields else f"event_type {clean(repr(found)[:100])}"

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leadsman.ledger.saved import HEAD, HOUR, KEPT
-from leadsman.monitoring.trace import MOST as MOST_IN_MEMORY
+from leadsman.ledger.saved import HEAD, HOUR, KEPT_SECONDS
+from leadsman.monitoring.trace import MAX_ROWS as MOST_IN_MEMORY
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
 from leadsman.storage.database import Damage, Database, Layout, Work, is_damage, reading, transact
@@ -39,7 +39,7 @@ _DELETE_OLD = (
     " LIMIT max(0, (SELECT count(*) FROM trace) - ?))"
 )
 ROW_BYTES = 16 * 1024
-"""Bytes of trace rows in one write, at the most: the newest row of each device, then the next ones, one of each."""
+"""Bytes of trace rows in one write, at most: the newest row of each device, then the next ones, one of each."""
 _LAYOUT = Layout(
     tables=(
         "CREATE TABLE handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL)",
@@ -54,7 +54,7 @@ _LAYOUT = Layout(
     wait=0.25,
     row="row",
 )
-MOST = 64 * 1024 * 1024
+MAX_TABLE_BYTES = 64 * 1024 * 1024
 """Bytes of rows that are read of a table."""
 _NONE: Mapping[tuple[str, int], str] = {}
 
@@ -186,7 +186,7 @@ class StateFile:
             ),
         ]
         if ledgers:
-            oldest = ledgers[-1][0] - KEPT - HOUR
+            oldest = ledgers[-1][0] - KEPT_SECONDS - HOUR
             work.append(("DELETE FROM ledger WHERE key != ? AND key < ?", [(HEAD, oldest)]))
         untrimmed = self._untrimmed + len(rows)
         if rows and untrimmed > TRIM:
@@ -247,7 +247,7 @@ class StateFile:
 
 def _recent(ledgers: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
     """The rows of ledgers that are still read after a restart: a disk that stays full must not fill the memory."""
-    oldest = max((key for _, key in ledgers), default=0) - KEPT - HOUR
+    oldest = max((key for _, key in ledgers), default=0) - KEPT_SECONDS - HOUR
     return {(name, key): document for (name, key), document in ledgers.items() if key == HEAD or key >= oldest}
 
 
@@ -281,9 +281,9 @@ def _salvage(table: Table, new: sqlite3.Connection) -> Salvaged:
 
 def _limited(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """The same rows. Raises `Damage` if they are more than a file of ours has."""
-    left = MOST
+    left = MAX_TABLE_BYTES
     for row in rows:
         left -= sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
         if left < 0:
-            raise Damage(f"its rows have more than {MOST} bytes")
+            raise Damage(f"its rows have more than {MAX_TABLE_BYTES} bytes")
         yield row

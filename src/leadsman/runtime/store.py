@@ -25,8 +25,8 @@ from leadsman.storage.directory import StateDirectory
 from leadsman.text import describe, log_fields
 
 FLOOR = 60.0
-"""Seconds between two writes of a store, at the least: 1,440 a day at most, of its size each."""
-LARGEST = 1024 * 1024
+"""Seconds between two writes of a store, at least: 1,440 a day at most, of its size each."""
+MAX_STORE_BYTES = 1024 * 1024
 """Bytes of a store; whatever is larger wants a database."""
 LONGEST_NAME = 200
 """Characters of the name of a file without its suffix; most file systems allow 255 bytes (``NAME_MAX``)."""
@@ -203,13 +203,14 @@ def _file_name(device: str) -> str:
 
 
 def _encode(values: JsonObject) -> bytes:
-    """JSON for people. Ends at `LARGEST`: a thread that encodes for seconds leaves little of the time to the others."""
+    """JSON for people. Ends at `MAX_STORE_BYTES`: a thread that encodes for seconds leaves little of the time to the
+    others."""
     parts, size = list[str](), 0
     for part in _ENCODER.iterencode(values):
         parts.append(part)
         size += len(part)
-        if size > LARGEST:
-            raise OSError(f"it is larger than {LARGEST} bytes; keep less in it, or use a database")
+        if size > MAX_STORE_BYTES:
+            raise OSError(f"it is larger than {MAX_STORE_BYTES} bytes; keep less in it, or use a database")
     return "".join(parts).encode()
 
 
@@ -222,9 +223,9 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
     try:
         if keep_aside:
             files.set_aside(path)
-        data = files.read(path, LARGEST + 1)
-        if len(data) > LARGEST:
-            raise ValueError(f"it is larger than {LARGEST} bytes")
+        data = files.read(path, MAX_STORE_BYTES + 1)
+        if len(data) > MAX_STORE_BYTES:
+            raise ValueError(f"it is larger than {MAX_STORE_BYTES} bytes")
         values = json.loads(data)
         if isinstance(values, dict):
             json.dumps(values, ensure_ascii=False, allow_nan=False).encode()  # else it could not be written again
@@ -252,5 +253,5 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = path.with_suffix(".tmp")  # always the same, so that a process that is killed leaves one at the most
+    beside = path.with_suffix(".tmp")  # always the same, so that a process that is killed leaves one at most
     files.replace(path, beside, data, sync=True)

@@ -22,8 +22,9 @@ from leadsman.loop.durations import human
 from leadsman.loop.threads import begin, count, end_of, wake
 
 AT_ONCE = 4
-"""Threads that make calls which began less than `PAUSE` seconds ago. Many short calls of one moment share them."""
-PAUSE = 0.02
+"""Threads that make calls which began less than `FREE_THREAD_WAIT` seconds ago. Many short calls of one moment share
+them."""
+FREE_THREAD_WAIT = 0.02
 """Seconds that a call waits for those threads. Then up to `AT_ONCE` further ones are started."""
 IDLE = 600.0
 """Seconds without a call, after which a thread of `ThreadPool` ends, unless it is the last one without a call. Longer
@@ -110,8 +111,8 @@ class ThreadPool:
     """Threads that calls of one event loop share: each call takes one for itself, and waits if there is none.
 
     Threads are started as they are needed: one that is free is used again, and a call for which none is free after
-    `PAUSE` seconds gets a new one. A call that hangs keeps its thread. Its place among the `most` is free again once it
-    ends.
+    `FREE_THREAD_WAIT` seconds gets a new one. A call that hangs keeps its thread. Its place among the `most` is free
+    again once it ends.
 
     Args:
         name: of the threads, and in errors.
@@ -182,7 +183,7 @@ class ThreadPool:
     def _first(self) -> TakenThread | None:
         """A new thread for a call that has not waited; None if it is to wait for those that have just begun."""
         now = self._loop.time()
-        brisk = sum(thread.holder is not None and now - thread.since < PAUSE for thread in self._all)
+        brisk = sum(thread.holder is not None and now - thread.since < FREE_THREAD_WAIT for thread in self._all)
         return self._start() if brisk < AT_ONCE else None
 
     def _start(self) -> TakenThread | None:
@@ -205,20 +206,20 @@ class ThreadPool:
             waiter.set_result(thread)
 
     def _grow_later(self, soonest: float = 0.0) -> None:
-        """Start threads when the first of those that wait has done so for `PAUSE` seconds, in `soonest` seconds at
-        the earliest."""
+        """Start threads when the first of those that wait has done so for `FREE_THREAD_WAIT` seconds, in `soonest`
+        seconds at the earliest."""
         if self._growth is None and self._waiting and len(self._all) < self._most and not self._stopped:
-            due = max(soonest, next(iter(self._waiting.values())) + PAUSE - self._loop.time())
+            due = max(soonest, next(iter(self._waiting.values())) + FREE_THREAD_WAIT - self._loop.time())
             self._growth = self._loop.call_later(due, self._grow)
 
     def _grow(self) -> None:
         self._growth = None
-        ripe = self._loop.time() - PAUSE + _ROUNDING
+        ripe = self._loop.time() - FREE_THREAD_WAIT + _ROUNDING
         for since in list(self._waiting.values())[:AT_ONCE]:
             if since > ripe or (thread := self._start()) is None:
                 break
             self.give_back(thread)
-        self._grow_later(PAUSE)
+        self._grow_later(FREE_THREAD_WAIT)
 
     def _refuse(self, waiter: asyncio.Future[TakenThread], limit: float) -> None:
         self._waiting.pop(waiter, None)

@@ -9,7 +9,7 @@ from typing import TextIO, TypeVar
 from leadsman.adapters.wires import WireKind
 from leadsman.loop.output import Output, descriptor_of, to_descriptor
 from leadsman.sessions.mask import Mask
-from leadsman.sessions.session import LARGEST, Event, ReplyShape, end, fields_of, head
+from leadsman.sessions.session import MAX_FILE_BYTES, Event, ReplyShape, end, fields_of, head
 from leadsman.text import describe
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Recorder:
     """
 
     def __init__(
-        self, file: TextIO, app: str, clock: Callable[[], float], wall: float, mask: Mask, largest: int = LARGEST
+        self, file: TextIO, app: str, clock: Callable[[], float], wall: float, mask: Mask, largest: int = MAX_FILE_BYTES
     ) -> None:
         self.events = 0
         """How many were written."""

@@ -29,13 +29,13 @@ from leadsman.text.suggestion import suggestion
 
 VERSION = 1
 """Of the format."""
-LARGEST = 64 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024 * 1024
 """Bytes of a file. A recording ends there."""
-DEEPEST = 4
+MAX_DEPTH = 4
 """Levels of lists and objects in a line."""
-LONGEST = 366 * 86_400.0
+MAX_SESSION_SECONDS = 366 * 86_400.0
 """Seconds of a session."""
-AGAIN = "record it again, or mend the line"
+RECORD_AGAIN = "record it again, or fix the line"
 
 Fields = Mapping[str, Any]
 """JSON: text, numbers, None, and lists and objects of them."""
@@ -204,16 +204,16 @@ def read_session(path: Path | str) -> RecordedSession:
     """Read a file. Raises `SessionError`, which names the line, and what to do."""
     name = clean(str(path))
     try:
-        data = read_given(path, LARGEST)
+        data = read_given(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         raise SessionError(f"{name} cannot be read: {describe(error)}; name a file of leadsman record") from None
-    if len(data) > LARGEST:
-        raise SessionError(f"{name} has more than {LARGEST // 1024 // 1024} MiB, which no session has")
+    if len(data) > MAX_FILE_BYTES:
+        raise SessionError(f"{name} has more than {MAX_FILE_BYTES // 1024 // 1024} MiB, which no session has")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise SessionError(f"{name} line {line}: there are bytes that are no UTF-8; {AGAIN}") from None
+        raise SessionError(f"{name} line {line}: there are bytes that are no UTF-8; {RECORD_AGAIN}") from None
     return session_of(text, name)
 
 
@@ -276,8 +276,8 @@ class _SessionReader:
 
     def _parse(self, line: str) -> dict[str, Any]:
         try:
-            if is_nested_deeper(line, DEEPEST):
-                raise self._wrong(f"it is nested deeper than {DEEPEST}")
+            if is_nested_deeper(line, MAX_DEPTH):
+                raise self._wrong(f"it is nested deeper than {MAX_DEPTH}")
             found = json.loads(line, parse_constant=_refuse_constant)
         except ValueError as error:
             if self._number == self._lines > 1:
@@ -288,8 +288,8 @@ class _SessionReader:
         return found
 
     def _time(self, at: object) -> float:
-        if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at <= LONGEST:
-            raise self._wrong(f"at is {_show(at)}; it must be 0 to {LONGEST:.0f} seconds")
+        if isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at <= MAX_SESSION_SECONDS:
+            raise self._wrong(f"at is {_show(at)}; it must be 0 to {MAX_SESSION_SECONDS:.0f} seconds")
         if at < self._at:
             raise self._wrong(f"at is {at:g}, which is before {self._at:g} of the line above")
         return float(at)
@@ -363,7 +363,7 @@ class _SessionReader:
         """The error of a file whose end is missing."""
         return self._wrong(what, f"record it again, or {do} this line, to play what is there: {end(self._at).strip()}")
 
-    def _wrong(self, what: str, do: str = AGAIN) -> SessionError:
+    def _wrong(self, what: str, do: str = RECORD_AGAIN) -> SessionError:
         return SessionError(f"{self._name} line {self._number}: {what}{'; ' if do else ''}{do}")
 
 

@@ -83,7 +83,7 @@ class DeviceSections:
         return list(left)
 
     def _matching(self, name: str) -> list[_Section]:
-        """The patterns that match a name. One that is the name itself is none."""
+        """The patterns that match a name. The name itself does not count as a pattern."""
         begin = (self._patterns.get(name[:length], ()) for length in range(len(name) + 1))
         return [each for some in begin for each in some if each.name != name and each.pattern.fullmatch(name)]
 

@@ -16,7 +16,7 @@ from leadsman.text import clean
 if TYPE_CHECKING:
     from yaml import MappingNode, SafeLoader, SequenceNode
 
-LARGEST = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 """Bytes of a file. People write settings, so a larger file is a mistake; PyYAML takes a second for it."""
 MOST_VALUES = 100_000
 """Values in a file of YAML, with each alias counted as what it stands for."""
@@ -72,7 +72,7 @@ def read_text(path: Path) -> str:
         SettingsError: it cannot be read, is too large, or is not UTF-8.
     """
     try:
-        data = read_given(path, LARGEST)
+        data = read_given(path, MAX_FILE_BYTES)
     except OSError as error:
         where = "" if path.is_absolute() else f" in {Path.cwd()}"
         match error:
@@ -85,9 +85,9 @@ def read_text(path: Path) -> str:
             case _:
                 what = ""
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}{what}") from None
-    if len(data) > LARGEST:
+    if len(data) > MAX_FILE_BYTES:
         raise SettingsError(
-            f"{path} has more than {LARGEST} bytes, which is too large for a settings file; write settings only"
+            f"{path} has more than {MAX_FILE_BYTES} bytes, which is too large for a settings file; write settings only"
         )
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise SettingsError(f"{path} is UTF-16; save it as UTF-8")

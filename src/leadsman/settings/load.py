@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 """Levels of a list or a section in a variable. What is deeper stays text, which the model of the settings refuses."""
 _SHARED = (".env", "environment", "secret")
 """Sources that also contain the names of other programs."""
@@ -197,7 +197,7 @@ def _value(entry: SettingEntry) -> object:
             raise SettingsError(f"{error} (from {entry.source})") from None
     if entry.text and isinstance(entry.value, str) and entry.value[:1] in ("[", "{"):
         try:
-            return entry.value if is_nested_deeper(entry.value, _DEEPEST) else json.loads(entry.value)
+            return entry.value if is_nested_deeper(entry.value, _MAX_DEPTH) else json.loads(entry.value)
         except ValueError:
             return entry.value
     return entry.value

@@ -26,7 +26,7 @@ SHORTEST_TOKEN = 16
 """Characters of a token. A shorter one could be guessed."""
 LONGEST_PATH = 100
 """Bytes of the path of a unix socket. Linux has room for 107."""
-SMALLEST = 1024 * 1024
+MIN_BYTES = 1024 * 1024
 """Bytes of the smallest outbox that may be asked for."""
 OFF = "off"
 """The convention in the settings that switches off what the app declares."""
@@ -152,8 +152,8 @@ def _whole(value: object) -> int | None:
 def _bytes(value: object) -> int:
     if (number := _whole(value)) is None:
         raise InvalidType(f"{value!r} is not a whole number of bytes")
-    if number < SMALLEST:
-        raise InvalidValue(f"{number} bytes are too few; write {SMALLEST} or more")
+    if number < MIN_BYTES:
+        raise InvalidValue(f"{number} bytes are too few; write {MIN_BYTES} or more")
     return number
 
 
@@ -311,9 +311,9 @@ class OutboxSettings(NamedTuple):
     """``acked-or-durable``: those that wait are on disk within a quarter of a second. ``write-through``: their
     write begins after a hundredth. ``memory``: none."""
     max_bytes: Annotated[int, _bytes] = 64 * 1024 * 1024
-    """Bytes on disk at the most, topics included."""
+    """Bytes on disk at most, topics included."""
     max_age: Annotated[float, _age] = 7 * 86_400.0
-    """Seconds for which a reading waits on disk at the most."""
+    """Seconds for which a reading waits on disk at most."""
 
 
 class DiscoverySettings(NamedTuple):

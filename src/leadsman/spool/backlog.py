@@ -64,13 +64,13 @@ class Span:
         self.offset = message.clock_offset
         self.taken_at = self.last_taken_at = message.taken_at
 
-    def goes_on_with(self, message: Message) -> bool:
+    def adjoins(self, message: Message) -> bool:
         """Whether a further reading belongs to it."""
         if message.receipt is not self.receipt or message.clock_offset is None or self.offset is None:
             return False
         return abs(message.clock_offset - self.offset) < STEP
 
-    def goes_on(self, number: int, message: Message) -> None:
+    def extend(self, number: int, message: Message) -> None:
         """Add a further reading."""
         self.rows += 1
         if number > self.last:
@@ -119,8 +119,8 @@ class Tail:
         """A further reading is on disk only, the newest."""
         self.rows += 1
         self.newest = number
-        if self.spans and self.spans[-1].goes_on_with(message):
-            self.spans[-1].goes_on(number, message)
+        if self.spans and self.spans[-1].adjoins(message):
+            self.spans[-1].extend(number, message)
         else:
             self.spans.append(Span(number, message))
 
@@ -222,15 +222,15 @@ class Unstored:
 
 
 MOST_DEAD = 1000
-"""Dead letters that wait to be written, at the most: as many as the file keeps. The newest are kept."""
+"""Dead letters that wait to be written, at most: as many as the file keeps. The newest are kept."""
 DAMAGED = "damaged on the disk"
 REPLACED = "the file of the outbox was replaced"
 
 
-FEW = 60
-"""Rows at the least: three windows of a broker that allows 20."""
-MANY = 960
-"""Rows at the most, unless three windows are more. A fast broker takes them in some 25 ms, which is longer than the
+MIN_PAGE_ROWS = 60
+"""Rows at least: three windows of a broker that allows 20."""
+MAX_PAGE_ROWS = 960
+"""Rows at most, unless three windows are more. A fast broker takes them in some 25 ms, which is longer than the
 thread needs to write a batch of new readings before it reads."""
 
 
@@ -238,11 +238,11 @@ class PageSize:
     """Doubles when the connection has sent all there was before a page came.
 
     An app that is asked for more than it can do writes its readings and reads them back at the same time. With pages of
-    `FEW` rows it delivered a quarter of what it can, and never caught up.
+    `MIN_PAGE_ROWS` rows it delivered a quarter of what it can, and never caught up.
     """
 
     def __init__(self) -> None:
-        self._rows = FEW
+        self._rows = MIN_PAGE_ROWS
 
     def rows(self, window: int) -> int:
         """Rows of the next page, for a connection with so many messages in flight."""
@@ -251,9 +251,9 @@ class PageSize:
     def came(self, *, waited: bool, last: bool) -> None:
         """A page came. `waited`: nothing was left to send before it. `last`: no more rows follow it."""
         if last:
-            self._rows = FEW
+            self._rows = MIN_PAGE_ROWS
         elif waited:
-            self._rows = min(2 * self._rows, MANY)
+            self._rows = min(2 * self._rows, MAX_PAGE_ROWS)
 
 
 class Backlog:
@@ -262,7 +262,7 @@ class Backlog:
     Args:
         outbox: what it keeps.
         run: the random number of this process.
-        wake: called when a row is of no use any more.
+        wake: called when a row is no longer needed.
     """
 
     def __init__(self, outbox: Outbox, run: int, wake: Callable[[], None]) -> None:
@@ -454,7 +454,7 @@ class Backlog:
         return row_of(item, self._run, now)
 
     def to_delete(self) -> list[int]:
-        """Take the rows that are of no use any more."""
+        """Take the rows that are no longer needed."""
         rows = list(self._settled)
         self._settled.clear()
         self.outdated = False
@@ -462,7 +462,7 @@ class Backlog:
 
     @property
     def deletes(self) -> int:
-        """How many rows are of no use any more, dead letters included."""
+        """How many rows are no longer needed, dead letters included."""
         return len(self._settled) + len(self._buried)
 
     def written(self, batch: Iterable[Item], evicted: Sequence[Evicted]) -> list[Dropped]:
@@ -515,7 +515,7 @@ class Backlog:
 
     def first(self) -> list[int]:
         """Take the rows to be read before all others: those of topics of which only the newest counts."""
-        first, self._first = self._first[:MANY], self._first[MANY:]
+        first, self._first = self._first[:MAX_PAGE_ROWS], self._first[MAX_PAGE_ROWS:]
         return first
 
     def page(self, rows: Sequence[SpoolRow], now: Times, first: Sequence[SpoolRow] = ()) -> list[Dropped]:

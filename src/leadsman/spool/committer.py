@@ -3,7 +3,7 @@ part in the event loop, with a worker thread that calls the file.
 
 One call at a time is made in the thread. It writes readings that wait, deletes those that arrived, and reads a page.
 Nothing here blocks the event loop. While the file cannot be used, the outbox waits in memory, as it does without one;
-the file is tried again after `AGAIN`.
+the file is tried again after `REOPEN_INTERVAL`.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ from leadsman.text import count_noun, describe, log_fields
 if TYPE_CHECKING:
     from leadsman.spool.file import SpoolFile
 
-IDLE = 1.0
-"""Seconds after which rows that are of no use any more are deleted, unless something is written earlier."""
-SOON = 0.05
+DELETE_DELAY = 1.0
+"""Seconds after which rows that are no longer needed are deleted, unless something is written earlier."""
+LAST_DELETE_DELAY = 0.05
 """The same, where a topic has no other rows. Readings that it sends meanwhile have none. If the app is killed then, the
 next life sends the rows again, and the broker keeps the last of them, which is older."""
-MANY = 1000
-"""Rows of no use that are deleted at once."""
+MAX_DELETED_ROWS = 1000
+"""Rows no longer needed that are deleted at once."""
 PAGE = 256 * 1024
 """Bytes of rows that are read at once."""
-AGAIN = 30.0
+REOPEN_INTERVAL = 30.0
 """Seconds until a file that cannot be used is tried again."""
 AGAIN_SOON = 1.0
 """The same for a disk that is full, for a file that another process is about to leave, and for one that was replaced
@@ -47,14 +47,14 @@ again."""
 LEAVING = 10.0
 """Seconds after the start for which another process that has the file is taken for one that is about to end."""
 
-SLOW = 20.0
+OPEN_TIMEOUT = 20.0
 """Seconds in which a file must be open. After them readings no longer wait for it: a disk may hang instead of failing.
 A million rows take about two seconds, and ten on a machine that does much else."""
-LAST = 0.3
+CANCEL_TIMEOUT = 0.3
 """Seconds that a cancelled app waits for the call in the thread, so that the next one finds the file closed."""
-LOOK = 16
+READINGS_PER_CHECK = 16
 """Readings that arrive between two looks at whether more can be read."""
-EARLY = 0.001
+TIMER_TOLERANCE = 0.001
 """Seconds. A timer of the loop may be that early."""
 
 logger = logging.getLogger("leadsman")
@@ -81,7 +81,7 @@ class _Call(NamedTuple):
         return bool(self.add or self.delete or self.dead)
 
 
-NOTHING = _Call([], [], [], [], [], [], 0, 0)
+NO_CALL = _Call([], [], [], [], [], [], 0, 0)
 
 
 class _Done(NamedTuple):
@@ -111,7 +111,7 @@ class Committer:
     Args:
         link: whose outbox is kept.
         path: the file.
-        quota: how much waits on disk at the most.
+        quota: how much waits on disk at most.
         clock: the clocks.
         events: takes lost messages, and whether the file can be used.
     """
@@ -158,7 +158,7 @@ class Committer:
             job = self._job()
             while job.changes:
                 await self._make(job)
-                job = self._job() if self.backlog.store == "ok" else NOTHING
+                job = self._job() if self.backlog.store == "ok" else NO_CALL
         await asyncio.wrap_future(self._worker.submit(self._close))
         self._worker.stop()
 
@@ -167,7 +167,7 @@ class Committer:
         if not self._closing:
             self._closing = True
             with contextlib.suppress(TimeoutError):
-                self._worker.submit(self._close).result(LAST)
+                self._worker.submit(self._close).result(CANCEL_TIMEOUT)
             self._worker.stop()
 
     async def _make(self, job: _Call) -> None:
@@ -179,15 +179,15 @@ class Committer:
             self._look_again()
 
     def _woken(self) -> None:
-        """A row is of no use any more. Called for each reading that arrives late."""
+        """A row is no longer needed. Called for each reading that arrives late."""
         backlog = self.backlog
-        if self._timer is None or (backlog.outdated and self._timer.when() > self._loop.time() + SOON):
-            self._wait(SOON if backlog.outdated else IDLE)
-        if not self._busy and (backlog.deletes >= MANY or (backlog.rows and self._may_read())):
+        if self._timer is None or (backlog.outdated and self._timer.when() > self._loop.time() + LAST_DELETE_DELAY):
+            self._wait(LAST_DELETE_DELAY if backlog.outdated else DELETE_DELAY)
+        if not self._busy and (backlog.deletes >= MAX_DELETED_ROWS or (backlog.rows and self._may_read())):
             self._next()
 
     def _may_read(self) -> bool:
-        return not self.backlog.deletes % LOOK or not self._link.outbox.ready
+        return not self.backlog.deletes % READINGS_PER_CHECK or not self._link.outbox.ready
 
     def _next(self, *, idle: bool = False) -> None:
         """Make the next call in the thread, if there is something to do."""
@@ -195,18 +195,18 @@ class Committer:
             return
         early = self._clock.monotonic() < self._retry_at
         deletes = self.backlog.deletes
-        writes = not early and (not self._open or self._due or deletes >= MANY or (idle and deletes > 0))
+        writes = not early and (not self._open or self._due or deletes >= MAX_DELETED_ROWS or (idle and deletes > 0))
         if writes or self._page():
             self._busy = True
             if not self.backlog.known:
-                self._patience = self._loop.call_later(SLOW, self._hangs)
+                self._patience = self._loop.call_later(OPEN_TIMEOUT, self._hangs)
             made = self._worker.submit(self._do, self._job() if writes else self._read(), opened=self._open)
             made.add_done_callback(lambda done: self._soon(self._finished, done.result()))
 
     def _hangs(self) -> None:
         """The file is not open yet: go on in memory. It may still open, some time."""
         self.backlog.give_up()
-        self._change("memory", SpoolUnavailable(f"the disk has not answered for {SLOW:g} s"))
+        self._change("memory", SpoolUnavailable(f"the disk has not answered for {OPEN_TIMEOUT:g} s"))
         self._link.pump()
 
     def _soon(self, callback: Callable[[T], None], argument: T) -> None:
@@ -222,13 +222,13 @@ class Committer:
 
     def _read(self) -> _Call:
         page = self._page()
-        return NOTHING._replace(first=self.backlog.first() if page else [], after=self.backlog.read, page=page)
+        return NO_CALL._replace(first=self.backlog.first() if page else [], after=self.backlog.read, page=page)
 
     def _job(self) -> _Call:
         """The job that is due now."""
         backlog = self.backlog
         if not self._open:
-            return NOTHING._replace(delete=backlog.to_delete())
+            return NO_CALL._replace(delete=backlog.to_delete())
         now = self._now()
         ripe = self._link.outbox.number if self._closing else self._ripe if self._due else 0
         batch = backlog.batch(ripe)
@@ -260,7 +260,7 @@ class Committer:
             return done._replace(error=SpoolUnavailable(f"{type(error).__name__}: {describe(error)}"), broken=True)
 
     def _listed(self, topics: frozenset[str]) -> None:
-        """In the thread: the file is opened, and has rows of these topics at the most."""
+        """In the thread: the file is opened, and has rows of these topics at most."""
         self._soon(self._list_topics, topics)
 
     def _list_topics(self, topics: frozenset[str]) -> None:
@@ -320,7 +320,7 @@ class Committer:
         """See again soon whether rows can be deleted, or read back."""
         due = self.backlog.deletes or (self.backlog.rows and self._link.up)
         if due and self._timer is None and not self._busy and not self._closing:
-            self._wait(SOON if self.backlog.outdated else IDLE)
+            self._wait(LAST_DELETE_DELAY if self.backlog.outdated else DELETE_DELAY)
 
     def _succeeded(self, done: "_Done") -> None:
         if done.found is not None:
@@ -348,12 +348,12 @@ class Committer:
         full, locked = isinstance(error, SpoolFull), isinstance(error, SpoolLocked)
         self._change("full" if full else "locked" if locked else "memory", error)
         leaving = locked and self._clock.monotonic() < self._began + LEAVING
-        self._retry(AGAIN_SOON if full or leaving else AGAIN)
+        self._retry(AGAIN_SOON if full or leaving else REOPEN_INTERVAL)
 
     def _retry(self, seconds: float) -> None:
         self._due = True
         self._retry_at = self._clock.monotonic() + seconds
-        self._wait(seconds + EARLY)
+        self._wait(seconds + TIMER_TOLERANCE)
 
     def _wait(self, seconds: float) -> None:
         if self._timer is not None:

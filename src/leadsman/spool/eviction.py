@@ -88,7 +88,7 @@ class Index:
 
 
 LEAST_STEP = 64 * 1024
-"""Bytes to evict at once, at the least; and 1 % of the quota. Fewer rows free no page (SQLite frees whole pages)."""
+"""Bytes to evict at once, at least; and 1 % of the quota. Fewer rows free no page (SQLite frees whole pages)."""
 FIRST_TIME = 1_577_836_800.0
 """Epoch seconds of 2020-01-01. A reading of an earlier time was taken before the clock was set; its age is unknown."""
 
@@ -106,7 +106,7 @@ class Planner:
 
     Args:
         index: what the file holds.
-        quota: how much waits at the most.
+        quota: how much waits at most.
         now: epoch seconds.
         add: rows to add. The last of those with one id counts.
         gone: rows of the file that the write deletes or replaces anyway.

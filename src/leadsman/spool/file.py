@@ -43,7 +43,7 @@ from leadsman.text import log_fields
 
 NAME = "outbox.db"
 """The name of the file, in the state directory of an app."""
-LOOK = 600.0
+EXPIRY_CHECK_INTERVAL = 600.0
 """Seconds between two searches for rows that have expired. Each reads the whole file."""
 _DAMAGED = (sqlite3.Error, TypeError, ValueError, OverflowError, AttributeError)
 """SQLite stores any kind of value in any column, so a row may have what no row of ours has."""
@@ -59,7 +59,7 @@ class SpoolFile:
 
     Args:
         path: the file. Its directory is made where it is missing.
-        quota: how much waits at the most. `write` obeys it, `open` deletes nothing.
+        quota: how much waits at most. `write` obeys it, `open` deletes nothing.
         now: the wall clock, in epoch seconds.
 
     Raises:
@@ -254,7 +254,7 @@ class SpoolFile:
         done = frozenset(settled) | {row.id for row, _ in dead}
         gone = tables.stored(database, done | {row.id for row in add})
         planner = Planner(self._index, self.quota, now, add, gone, done)
-        looks = self._looked_at is None or not 0 <= now - self._looked_at < LOOK
+        looks = self._looked_at is None or not 0 <= now - self._looked_at < EXPIRY_CHECK_INTERVAL
         planner.expire(tables.aged(database, self.quota, now) if looks else ())
         planner.supersede()
         planner.evict(tables.oldest(database))

@@ -36,7 +36,7 @@ class SpoolRow(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """How much waits at the most."""
+    """How much waits at most."""
 
     most_bytes: int = 64 * MIB
     """Bytes of all rows, as `size` counts them."""

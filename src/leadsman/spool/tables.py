@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolUnavailable
-from leadsman.mqtt.message import LARGEST
+from leadsman.mqtt.message import MAX_PAYLOAD_BYTES
 from leadsman.spool.eviction import FIRST_TIME, Aged, Index, Stored
 from leadsman.spool.row import (
     INSERT_DEAD,
@@ -28,7 +28,7 @@ from leadsman.text import describe
 
 PAGE = 1024
 """Bytes of a page. A commit writes whole pages: those of 4096 bytes write 2.3 times as much for each reading."""
-BUSY = 1.0
+BUSY_TIMEOUT = 1.0
 """Seconds to wait for a process that reads the file beside this one."""
 COLUMNS = "id, run, flags, taken_at, expires_at, crc, topic, payload"
 """Of the table `outbox`. The long ones come last, so that the others are read without them."""
@@ -62,8 +62,8 @@ _SETTINGS = (
     "PRAGMA cell_size_check = ON",
 )
 _ROW = 1 << 20
-"""Bytes of a row besides its payload, at the most: a topic has 65,535."""
-LAYOUT = Layout(TABLES, MIGRATIONS, _SETTINGS, LARGEST + _ROW, BUSY, "reading")
+"""Bytes of a row besides its payload, at most: a topic has 65,535."""
+LAYOUT = Layout(TABLES, MIGRATIONS, _SETTINGS, MAX_PAYLOAD_BYTES + _ROW, BUSY_TIMEOUT, "reading")
 
 
 def _number(database: sqlite3.Connection, query: str, *parameters: object) -> int:
@@ -100,7 +100,7 @@ def _open_side_file(path: Path) -> int:
 # The questions to the table of the rows. None of them is asked inside a transaction that writes.
 
 MOST_TOPICS = 1_000_000
-_MANY = 500
+_ROWS_PER_QUERY = 500
 """Rows in one query."""
 _IDS = 100
 """Ids in one query. Its text is always the same: `sqlite3` keeps each of the last 128 texts compiled, which takes 170
@@ -109,7 +109,7 @@ _BY_ID = f"SELECT id, topic, length(payload) FROM outbox WHERE id IN ({', '.join
 _SIZE_OF = "SELECT length(payload) FROM outbox WHERE id = ?"
 _STRETCH = 10_000
 """Rows that are counted at once, so that sorting them by topic needs little memory."""
-_LATEST = 8
+_LATEST_BIT = 8
 """The bit of `SpoolRow.latest` in the column `flags`."""
 
 
@@ -126,10 +126,10 @@ def count(database: sqlite3.Connection) -> tuple[Index, float | None]:
             " max(CASE WHEN flags & ? THEN id END) FROM"
             " (SELECT id, topic, length(payload) AS bytes, taken_at, flags FROM outbox WHERE id > ?"
             " ORDER BY id LIMIT ?) GROUP BY topic",
-            (_LATEST, after, _STRETCH),
+            (_LATEST_BIT, after, _STRETCH),
         ).fetchall()
         for topic, rows, payloads, largest, newest, taken_at, latest in found:
-            if largest > LARGEST:
+            if largest > MAX_PAYLOAD_BYTES:
                 raise Damage(f"one of its rows has {largest:,} bytes")
             newer = None if latest is None else (latest, _number(database, _SIZE_OF, latest))
             index.count(topic, rows, payloads, newest, newer)
@@ -177,7 +177,7 @@ def oldest(database: sqlite3.Connection) -> Iterator[Stored]:
     """All rows, in the order of their ids."""
     query = "SELECT id, topic, length(payload) FROM outbox WHERE id > ? ORDER BY id LIMIT ?"
     after = -(1 << 63)
-    while found := database.execute(query, (after, _MANY)).fetchall():
+    while found := database.execute(query, (after, _ROWS_PER_QUERY)).fetchall():
         yield from (_make_stored(*each) for each in found)
         after = found[-1][0]
 

@@ -112,7 +112,7 @@ class Layout(NamedTuple):
     settings: tuple[str, ...]
     """Statements for each connection that writes."""
     largest: int
-    """Bytes of a row, at the most."""
+    """Bytes of a row, at most."""
     wait: float
     """Seconds to wait for another process that has locked the file."""
     row: str

@@ -21,7 +21,7 @@ from leadsman.text import log_fields
 
 NOWHERE = Path("/nonexistent")
 """The home of those who have none (Debian Policy §9.2.3). Nothing is there."""
-PATIENCE = 5.0
+LOCK_TIMEOUT = 5.0
 """Seconds that the start waits for another process to end."""
 LOOK_AGAIN = 0.5
 """Seconds between two looks."""
@@ -57,18 +57,18 @@ class StateDirectory:
         self._lock = threading.Lock()
 
     async def claim(self, stopping: asyncio.Event) -> None:
-        """Lock the directory, if there is anything in it. Waits `PATIENCE` at the most for another process, or until
-        `stopping`.
+        """Lock the directory, if there is anything in it. Waits `LOCK_TIMEOUT` at most for another process, or
+        until `stopping`.
 
         Does not report yet that another process has it: see `announce`.
         """
         loop = asyncio.get_running_loop()
-        deadline, waits = loop.time() + PATIENCE, False
+        deadline, waits = loop.time() + LOCK_TIMEOUT, False
         while self._holds_anything() and not self._locked():
             if not waits:
                 waits = True
                 about = log_fields("state locked", file=str(self.path))
-                logger.info("%s; waiting %g s for it to end", owner.in_use(self.path), PATIENCE, extra=about)
+                logger.info("%s; waiting %g s for it to end", owner.in_use(self.path), LOCK_TIMEOUT, extra=about)
             if stopping.is_set() or loop.time() >= deadline:
                 self.foreign = True
                 return

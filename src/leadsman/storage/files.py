@@ -28,7 +28,7 @@ logger = logging.getLogger("leadsman")
 
 
 def is_strange(path: Path) -> bool:
-    """Whether something is there that is not a regular file; a link is none."""
+    """Whether something is there that is not a regular file; a link is not one."""
     try:
         return not stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:

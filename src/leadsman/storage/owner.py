@@ -17,7 +17,7 @@ from leadsman.text import clean
 
 FILE = "owner"
 """In the state directory. No store has this name: those end in ``.json``."""
-LARGEST = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Bytes of the file that are read: the names of some thousand devices."""
 _OF_NO_LOSS = frozenset({FILE, "subscriptions.json"})
 """Files that cost an app nothing but a moment when another one replaces them."""
@@ -60,7 +60,7 @@ def this_process(app: str, program: str, devices: Iterable[str]) -> Owner:
 def read(directory: Path) -> Owner | None:
     """The app that wrote a directory; None if that is not known."""
     try:
-        found = json.loads(files.read(directory / FILE, LARGEST))
+        found = json.loads(files.read(directory / FILE, MAX_FILE_BYTES))
         app, program, devices = found["app"], found["program"], found["devices"]
         pid, host = found["pid"], found["host"]
     except (OSError, ValueError, RecursionError, LookupError, TypeError):

@@ -44,7 +44,7 @@ def executable() -> str | None:
 
 
 def free_port() -> int:
-    """A free TCP port of the loopback interface. If there is one, it is none that the system gives to an outgoing
+    """A free TCP port of the loopback interface. If possible, one that the system never gives to an outgoing
     connection, which could take it before it is used."""
     dice = random.SystemRandom()  # tests set the seed of the other one
     below = _first_outgoing_port()

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from leadsman.errors import PayloadError, RequestRefused
 from leadsman.text.redaction import LONGEST_LINE, LONGEST_TEXT, redact, without_secrets
 
-LONGEST = 500
+MAX_TEXT_CHARS = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
 _URL = re.compile(r"(\w[\w+.-]{0,20})://(\S+)")
 """A URL, which may have credentials. The length of its scheme is bounded: else a long word takes as many steps as its
@@ -75,7 +75,7 @@ def clean(text: str) -> str:
         text = _SCHEMES.sub(r"\1\2***", _SECRETS.sub(r"\1\2***", text))
         text = _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text))
     text = _printable(redact(text))
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
 
 
 def without_pem(text: str) -> str:

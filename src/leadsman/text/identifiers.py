@@ -7,7 +7,7 @@ import unicodedata
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*")
 _OTHERS = re.compile(r"[^A-Za-z0-9_]+")
 _NOT_LOWERCASE = re.compile(r"[^a-z0-9]+")
-LONGEST = 64
+MAX_NAME_CHARS = 64
 """Characters of a name that is its own identifier."""
 _DIGITS = 6
 """Of the hash that distinguishes two names that look the same without their other characters."""
@@ -19,10 +19,10 @@ def identifier(name: str) -> str:
     """An identifier for a name: the name itself if it has only letters of ASCII, digits, ``_`` and single ``-`` in
     between, and does not begin with ``_``. Else other characters are left out, and a part of the hash of the name
     follows, so that ``Küche`` and ``Kuche`` differ. It never contains ``--``."""
-    if len(name) <= LONGEST and _PLAIN.fullmatch(name):
+    if len(name) <= MAX_NAME_CHARS and _PLAIN.fullmatch(name):
         return name
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    short = _OTHERS.sub("_", plain).strip("_")[:LONGEST]
+    short = _OTHERS.sub("_", plain).strip("_")[:MAX_NAME_CHARS]
     return f"{short or 'x'}-{_digest(name)}"
 
 
@@ -40,7 +40,7 @@ def lowercase_identifier(name: str) -> str:
     """An identifier for a name in lower case: ``a`` to ``z``, digits, and single ``-`` in between. Two names may have
     the same one; a name without such characters gets a part of its hash."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return _NOT_LOWERCASE.sub("-", plain)[:LONGEST].strip("-") or f"x{_digest(name)}"
+    return _NOT_LOWERCASE.sub("-", plain)[:MAX_NAME_CHARS].strip("-") or f"x{_digest(name)}"
 
 
 def _digest(name: str) -> str:

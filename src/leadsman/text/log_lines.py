@@ -16,7 +16,7 @@ MOST_CAUSED = 3
 
 MOST_SUBJECTS = 10_000
 """Subjects that are remembered. Past that number, the one that was first seen longest ago is forgotten."""
-LONGEST = 3600.0
+MAX_PERIOD = 3600.0
 """Seconds. The longest period of `Lines` about what others cause."""
 
 
@@ -71,7 +71,7 @@ class Lines:
 def others() -> Lines:
     """The limit of lines that others cause: a few of each subject, then one each period with a count. The subject is
     ours, such as a device that exists: it is not text that somebody sends."""
-    return Lines(MOST_CAUSED, LONGEST)
+    return Lines(MOST_CAUSED, MAX_PERIOD)
 
 
 def left_out_before(lines: int) -> str:

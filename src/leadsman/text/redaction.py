@@ -163,7 +163,7 @@ _USER_INFO = re.compile(r"(\w[\w+.-]{0,20})://([^\s/?#:@,]*)(?:(:)([^\s/?#]*))?@
 """RFC 3986 §3.2.1."""
 _TOKEN_SCHEMES = ("nats", "tls", "http", "https")
 _QUERY_SECRETS = re.compile(r"(?i)[?&]\w{0,40}(?:password|passwd|token|secret|api_?key)=([^\s&#]+)")
-_LONG = 16
+_LONG_CHARS = 16
 
 
 def _parts_of(url: str) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _parts_of(url: str) -> Iterator[str]:
     except ValueError:
         return
     found = [parts.username or "", parts.fragment, *(value for _, value in parse_qsl(parts.query))]
-    found += [each for each in parts.path.split("/") if len(each) >= _LONG or any(map(str.isdigit, each))]
+    found += [each for each in parts.path.split("/") if len(each) >= _LONG_CHARS or any(map(str.isdigit, each))]
     for each in found:
         yield from (each, unquote(each))
 
@@ -183,7 +183,7 @@ def shapes_of(secret: str) -> Iterator[str]:
     """How a secret may stand in a text: as it is, as Python and JSON quote it, percent-encoded (RFC 3986 §2.1), in
     hexadecimal digits, and inside base64 at each of its three positions (RFC 4648 §4), where a user and a colon may
     precede it. Of one that has several lines, each long line."""
-    for each in (secret, *(line for line in secret.splitlines() if "\n" in secret and len(line) >= _LONG)):
+    for each in (secret, *(line for line in secret.splitlines() if "\n" in secret and len(line) >= _LONG_CHARS)):
         try:
             raw = each.encode(errors="surrogateescape")
         except UnicodeEncodeError:
@@ -267,7 +267,7 @@ def pattern_of(pattern: object) -> re.Pattern[str]:
             compiled = re.compile(pattern)
             steps = _steps(_parser.parse(pattern))
     except (re.error, OverflowError, RecursionError, FutureWarning) as error:
-        raise InvalidValue(f"redact has {pattern!r}, which is not a regular expression: {error}; mend it") from None
+        raise InvalidValue(f"redact has {pattern!r}, which is not a regular expression: {error}; fix it") from None
     if steps > MOST_STEPS:
         raise InvalidValue(
             f"redact has {pattern!r}, which may take too long on a long text; write an upper limit, such as {{1,40}}, "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import declared_errors
-from leadsman.devices.home import Home, Surroundings
+from leadsman.devices.group import DeviceGroup, DeviceServices
 from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
 from leadsman.errors import DeviceUnavailable, Stopped
 from leadsman.event_bus import EventBus
@@ -62,7 +62,18 @@ class Life:
     The stages are in this order. At each, parts act in the order in which they were added.
     """
 
-    __slots__ = ("beside", "closes", "ends", "fatal", "goodbyes", "joined", "leaves", "starts", "stops", "waits")
+    __slots__ = (
+        "after_delivery",
+        "before_stop",
+        "beside",
+        "close",
+        "fatal",
+        "joined",
+        "last_messages",
+        "starts",
+        "stop_handlers",
+        "waits",
+    )
 
     def __init__(self) -> None:
         self.fatal: list[Stopped] = []
@@ -77,15 +88,15 @@ class Life:
         """Is waited for before anything touches a device."""
         self.starts: list[Callable[[], object]] = []
         """Is called when devices may be read: the lifespan is entered, and the adapters are being opened."""
-        self.leaves: list[Callable[[], Awaitable[object]]] = []
+        self.before_stop: list[Callable[[], Awaitable[object]]] = []
         """Is waited for, one after the other, when the app is asked to stop and devices may still be read."""
-        self.stops: list[Callable[[float], Awaitable[int]]] = []
+        self.stop_handlers: list[Callable[[float], Awaitable[int]]] = []
         """Ends the calls of handlers, all at once, in as many seconds; returns how many did not end."""
-        self.goodbyes: dict[str, Callable[[], object]] = {}
+        self.last_messages: dict[str, Callable[[], object]] = {}
         """Puts the last messages into the outbox. A fault there is reported by the key, and costs no other."""
-        self.closes: list[Callable[[], Awaitable[object]]] = []
+        self.close: list[Callable[[], Awaitable[object]]] = []
         """Closes what needs no connection, while the last messages are sent."""
-        self.ends: list[Callable[[bool], Awaitable[object]]] = []
+        self.after_delivery: list[Callable[[bool], Awaitable[object]]] = []
         """Closes the rest, once the broker has all messages, or has had its time for that; whether it has them all is
         the argument."""
 
@@ -131,7 +142,7 @@ class Node:
 
 
 class Answers(Protocol):
-    """The parts that answer people and tools. Each is made for the first one who asks."""
+    """The parts that answer people and tools. Each is created on first use."""
 
     @property
     def requests(self) -> "RequestQueue":
@@ -232,26 +243,26 @@ class Core:
         """The names that no device may have that a handler finds; None: those that are registered."""
 
     @cached_property
-    def surroundings(self) -> Surroundings:
-        """The registrations and services that all homes of devices use."""
+    def device_services(self) -> DeviceServices:
+        """The registrations and services that all groups of devices use."""
         plan, dispatcher = self.plan, lambda: self.dispatcher
-        return Surroundings(plan.telemetries, plan.sources, plan.commands, self.shared, dispatcher, self._end_for)
+        return DeviceServices(plan.telemetries, plan.sources, plan.commands, self.shared, dispatcher, self._end_for)
 
     @cached_property
-    def home(self) -> Home:
-        """Where the devices are read that are here from the start of the app to its end, and those that are found."""
-        return Home(self.surroundings, self.publisher)
+    def device_group(self) -> DeviceGroup:
+        """The devices that exist for the whole run, and those that are found later."""
+        return DeviceGroup(self.device_services, self.publisher)
 
     @cached_property
     def dispatcher(self) -> "Dispatcher":
-        """Executes commands; made for the first one."""
+        """Executes commands. Created on first use."""
         from leadsman.runtime.commands import Dispatcher
 
         return Dispatcher(self.publisher, self.roster.queues, self.roster.readers, self.shared)
 
     @cached_property
     def own_requests(self) -> "OwnRequests":
-        """Takes the requests of the app's own code about its devices; made for the first one."""
+        """Handles the requests of the app's own code about its devices. Created on first use."""
         from leadsman.runtime.own_requests import OwnRequests
 
         elsewhere = self.plan.telemetries if self.node.shared else ()
@@ -259,8 +270,7 @@ class Core:
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
-        """Where state is kept; made for the part that keeps any. What fails there is an event, whichever thread finds
-        it."""
+        """Where state is kept. Created on first use. What fails there is an event, whichever thread finds it."""
         from leadsman.storage.directory import NOWHERE, StateDirectory
         from leadsman.storage.owner import this_process
 
@@ -297,7 +307,7 @@ class Core:
         Raises:
             RuntimeError: the devices are made, and publish without it. Call this in a part above them in the list.
         """
-        if "home" in self.__dict__:
+        if "device_group" in self.__dict__:
             raise RuntimeError("the devices are made already; put the part above leadsman.parts.devices")
         before, emit = self.publisher.on_reading, self.environment.events.emit
 

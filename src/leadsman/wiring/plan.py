@@ -171,7 +171,7 @@ class Plan(NamedTuple):
         return [*self.readers, *(command for command in self.commands.values() if command.enabled)]
 
     def devices(self) -> frozenset[str]:
-        """The names of the devices that are registered and enabled. Side jobs are none."""
+        """The names of the devices that are registered and enabled. Side jobs are not devices."""
         return frozenset(each.name for each in self.handlers) - self.jobs
 
     @property

@@ -169,23 +169,23 @@ async def stop(core: Core, running: Running) -> int:
     """
     loop, life, link, environment = asyncio.get_running_loop(), core.life, core.link, core.environment
     deadline = loop.time() + _WRITTEN
-    for leave in life.leaves:
+    for leave in life.before_stop:
         await leave()
-    alive = sum(await asyncio.gather(*(end(_CANCEL_GRACE) for end in life.stops)))
+    alive = sum(await asyncio.gather(*(end(_CANCEL_GRACE) for end in life.stop_handlers)))
     core.shared.stop()
     environment.timers.stop()
     core.slices.stop()
     await cancel(running.tasks, _CLOSE)
-    for what, goodbye in life.goodbyes.items():
+    for what, goodbye in life.last_messages.items():
         try:
             goodbye()
         except Exception as error:  # a fault of ours must cost neither the stores nor the DISCONNECT
             environment.events.emit(AppFault(what, error))
     closes = [adapter.close for adapter in core.plan.adapters] + [running.lifespan.leave]
     closing = [loop.create_task(_done(close())) for close in closes]
-    writing = [loop.create_task(_done(close())) for close in life.closes]
+    writing = [loop.create_task(_done(close())) for close in life.close]
     delivered = await link.flush(_FLUSH)
-    writing += [loop.create_task(_done(end(delivered))) for end in life.ends]
+    writing += [loop.create_task(_done(end(delivered))) for end in life.after_delivery]
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
     alive += await close_all(writing, max(_CLOSE, deadline - loop.time()), environment)

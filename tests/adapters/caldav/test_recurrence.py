@@ -161,7 +161,7 @@ def test_an_attachment_of_a_megabyte_is_no_reason_to_refuse_an_event():
 
 
 def test_events_that_take_for_ever_are_a_named_error(monkeypatch):
-    monkeypatch.setattr(module, "LONGEST", -1.0)
+    monkeypatch.setattr(module, "MAX_EXPANSION_SECONDS", -1.0)
 
     with pytest.raises(GarbledData, match="take longer"):
         expanded("SUMMARY:x", "DTSTART;VALUE=DATE:20261024")

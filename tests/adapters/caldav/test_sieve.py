@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.adapters.caldav.recurrence import occurrences
-from leadsman.adapters.caldav.sieve import LARGEST, LONGEST_LINE, LONGEST_RULE, MOST_CHANGES, sift
+from leadsman.adapters.caldav.sieve import LONGEST_LINE, LONGEST_RULE, MAX_OBJECT_CHARS, MOST_CHANGES, sift
 from leadsman.errors import GarbledData
 from leadsman_rigs.dav import event
 
@@ -78,7 +78,7 @@ def test_clocks_that_change_at_another_pace_are_refused_whatever_the_window(rule
         (event("e", START, "DESCRIPTION:" + "x" * LONGEST_LINE), "DESCRIPTION has"),
         (event("e", START, "RRULE:FREQ=DAILY;BYMONTHDAY=" + "1," * LONGEST_RULE), "RRULE has"),
         (event("e", START, "EX\r\n RULE:FREQ=DAILY;BYMONTHDAY=" + "1," * LONGEST_RULE), "EXRULE has"),
-        ("".join([event("e", START, "SUMMARY:" + "x" * 60_000)] * (LARGEST // 60_000 + 1)), "characters"),
+        ("".join([event("e", START, "SUMMARY:" + "x" * 60_000)] * (MAX_OBJECT_CHARS // 60_000 + 1)), "characters"),
         (with_zone(*["RRULE:FREQ=YEARLY"] * (MOST_CHANGES + 1)), "101 ways"),
     ],
     ids=["line", "rule", "exceptions by rule", "object", "zones"],

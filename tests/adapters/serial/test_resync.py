@@ -19,7 +19,7 @@ from leadsman.adapters.serial.framing import (
 )
 from leadsman.adapters.serial.metering import MBusFramer, P1Framer, SmlFramer
 from leadsman.adapters.serial.optolink import Optolink
-from leadsman.adapters.serial.port import QUIET, SerialPort
+from leadsman.adapters.serial.port import QUIET_SECONDS, SerialPort
 from leadsman.adapters.serial.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
 from leadsman.testing import Boiler, SerialTwin
@@ -237,7 +237,7 @@ def test_what_waits_for_its_rest_is_looked_at_again_when_the_line_is_quiet_and_n
 
     message, waited = on_line(listen, loop, framer=ModbusRtuFramer())
     assert message == bytes.fromhex("010402 00e6")
-    assert waited == pytest.approx(QUIET, abs=0.01)
+    assert waited == pytest.approx(QUIET_SECONDS, abs=0.01)
 
 
 def test_a_slow_line_is_quiet_later(loop):
@@ -254,7 +254,7 @@ def test_the_last_look_is_at_the_timeout(loop):
     async def scenario(port):
         await port.probe()
         port.send(b"\x01\x03\x50" + rtu("01 04 02 00 e6"))
-        return await port.read(QUIET / 2)
+        return await port.read(QUIET_SECONDS / 2)
 
     assert on_line(scenario, loop, framer=ModbusRtuFramer()) == bytes.fromhex("010402 00e6")
 
@@ -269,7 +269,7 @@ def test_bytes_that_go_on_without_a_message_are_looked_at_each_time_the_line_is_
         return await port.read("10s"), loop.time() - before
 
     message, waited = on_line(scenario, loop, framer=ModbusRtuFramer())
-    assert (message, waited) == (bytes.fromhex("010402 00e6"), pytest.approx(3 + QUIET, abs=0.01))
+    assert (message, waited) == (bytes.fromhex("010402 00e6"), pytest.approx(3 + QUIET_SECONDS, abs=0.01))
 
 
 def test_the_rest_of_a_line_that_was_just_arriving_is_not_the_answer(loop):
@@ -289,7 +289,7 @@ def test_a_line_that_never_ends_does_not_hold_up_a_request_for_long(loop):
         async def babble():
             while True:
                 port.send(b"x")
-                await asyncio.sleep(QUIET / 3)
+                await asyncio.sleep(QUIET_SECONDS / 3)
 
         babbling = asyncio.create_task(babble())
         await asyncio.sleep(1)
@@ -299,7 +299,7 @@ def test_a_line_that_never_ends_does_not_hold_up_a_request_for_long(loop):
         babbling.cancel()
         return loop.time() - before
 
-    assert on_line(scenario, loop) <= 2 + 5 * QUIET + 0.01
+    assert on_line(scenario, loop) <= 2 + 5 * QUIET_SECONDS + 0.01
 
 
 # Converters that send back what is sent

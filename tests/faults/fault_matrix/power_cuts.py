@@ -20,7 +20,7 @@ from leadsman_rigs.synced_disk import cut_power
 
 DEVICES = 10
 TIME_OFF = 1.0
-"""Seconds between the time of a reading and what its device says, at the most."""
+"""Seconds between the time of a reading and what its device says, at most."""
 CODE = f"""
 import json
 from leadsman.mqtt.outbox import Outbox

@@ -142,7 +142,7 @@ def schedules(stand: Stand) -> None:
             apply(world, dice.choice(FAULTS), dice.randrange(3))
             world.run(dice.choice(WAITS))
             faults += 1
-        world.mend()
+        world.fix()
         world.run(8 * TTL)
         overlap += world.overlap
         handovers += len(world.sessions)

@@ -69,7 +69,7 @@ class Cluster:
             member = Member(name, str(self.runs))
             store = Unreliable(engine, member, TERMS)
             store.dice = self.dice
-            node = ClusterNode(store, member, TERMS, POOLS, engine.clock(name), Duties(self, member.owner))
+            node = ClusterNode(store, member, TERMS, POOLS, engine.clock(name), ShardCallbacks(self, member.owner))
             task = asyncio.ensure_future(node.run())
             await asyncio.sleep(self.dice.uniform(5, 60))
             task.cancel()
@@ -77,7 +77,7 @@ class Cluster:
             await asyncio.sleep(self.dice.uniform(0, 15))
 
 
-class Duties:
+class ShardCallbacks:
     def __init__(self, cluster, owner):
         self.cluster = cluster
         self.owner = owner

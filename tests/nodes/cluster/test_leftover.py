@@ -101,7 +101,7 @@ def test_what_was_left_over_stays_so_while_nodes_run_different_versions():
     assert patience.look(other, keys, KEYS[:4], 100 * TTL) == set(KEYS[2:4])
 
 
-class Duties:
+class ShardCallbacks:
     def __init__(self):
         self.at_work = set()
 
@@ -118,21 +118,21 @@ def test_nodes_that_know_different_shards_leave_none_alone(new):
     loop, terms = VirtualLoop(), Terms("house", ttl=TTL, shards=16)
 
     async def play():
-        engine, tasks, duties = MemoryEngine(terms), {}, {}
+        engine, tasks, callbacks = MemoryEngine(terms), {}, {}
         for number in range(4):
             version = number % 2
             member, known = Member(f"node-{number}", "1", version=str(version)), KEYS if version else KEYS[:-new]
-            duties[number] = Duties()
+            callbacks[number] = ShardCallbacks()
             node = ClusterNode(
-                engine.store(member), member, terms, [pool(known)], engine.clock(member.node), duties[number]
+                engine.store(member), member, terms, [pool(known)], engine.clock(member.node), callbacks[number]
             )
             tasks[number] = loop.create_task(node.run())
         await asyncio.sleep(6 * TTL)
-        at_work = [key for each in duties.values() for key in each.at_work]
+        at_work = [key for each in callbacks.values() for key in each.at_work]
         assert sorted(at_work) == sorted(KEYS)
         tasks.pop(3).cancel()
         await asyncio.sleep(6 * TTL)
-        at_work = [key for each in duties.values() for key in each.at_work]
+        at_work = [key for each in callbacks.values() for key in each.at_work]
         assert sorted(at_work) == sorted(KEYS)
         for task in tasks.values():
             task.cancel()

@@ -1,4 +1,4 @@
-"""What a node does when its duties fail or are cancelled, and when an answer of the engine is late."""
+"""What a node does when its callbacks fail or are cancelled, and when an answer of the engine is late."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def loop():
     loop.close()
 
 
-class Duties:
+class ShardCallbacks:
     """Notes what is polled. An end takes `seconds`, and fails as often as `errors` says."""
 
     def __init__(self, seconds=0.0, errors=0):
@@ -44,11 +44,11 @@ class Duties:
 class Checked(MemoryStore):
     """Fails the test if a lease is released whose shard is polled."""
 
-    duties: Duties
+    callbacks: ShardCallbacks
     refuses = False
 
     async def release(self, leases):
-        assert not self.duties.polled & {lease.key for lease in leases}
+        assert not self.callbacks.polled & {lease.key for lease in leases}
         await super().release(leases)
 
     async def renew(self, leases):
@@ -57,35 +57,35 @@ class Checked(MemoryStore):
         return await super().renew(leases)
 
 
-def node_of(engine, name, duties, store_type=Checked):
+def node_of(engine, name, callbacks, store_type=Checked):
     member = Member(name, "1")
     store = store_type(engine, member, TERMS)
-    store.duties = duties
-    return ClusterNode(store, member, TERMS, POOLS, engine.clock(name), duties), store
+    store.callbacks = callbacks
+    return ClusterNode(store, member, TERMS, POOLS, engine.clock(name), callbacks), store
 
 
 def test_a_shard_whose_end_was_cancelled_is_ended_before_its_lease_is_released(loop):
     async def run():
-        engine, duties = MemoryEngine(TERMS), Duties(seconds=0.5)
-        node, _ = node_of(engine, "a", duties)
+        engine, callbacks = MemoryEngine(TERMS), ShardCallbacks(seconds=0.5)
+        node, _ = node_of(engine, "a", callbacks)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
-        other = asyncio.ensure_future(node_of(engine, "b", Duties())[0].run())
+        other = asyncio.ensure_future(node_of(engine, "b", ShardCallbacks())[0].run())
         await asyncio.sleep(0.3)
-        assert len(duties.polled) == 4  # the end of two of them is under way
+        assert len(callbacks.polled) == 4  # the end of two of them is under way
         task.cancel()
         await asyncio.wait([task])
         other.cancel()
         await asyncio.wait([other])
-        return duties.polled, task.cancelled()
+        return callbacks.polled, task.cancelled()
 
     assert loop.run_until_complete(run()) == (set(), True)
 
 
 def test_a_shard_that_was_lost_is_ended_although_the_node_is_cancelled_meanwhile(loop):
     async def run():
-        engine, duties = MemoryEngine(TERMS), Duties(seconds=0.5)
-        node, _ = node_of(engine, "a", duties)
+        engine, callbacks = MemoryEngine(TERMS), ShardCallbacks(seconds=0.5)
+        node, _ = node_of(engine, "a", callbacks)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
         engine.delete("any.0")
@@ -93,7 +93,7 @@ def test_a_shard_that_was_lost_is_ended_although_the_node_is_cancelled_meanwhile
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
-        return duties.polled
+        return callbacks.polled
 
     assert loop.run_until_complete(run()) == set()
 
@@ -102,19 +102,20 @@ def test_shards_whose_leases_were_granted_later_end_in_time_after_an_end_that_to
     leaves_at, slow = 12.9, 1.0
 
     async def run():
-        engine, duties = MemoryEngine(TERMS, [EngineAway(leaves_at + 0.1, 60.0)]), Duties()
+        engine, callbacks = MemoryEngine(TERMS, [EngineAway(leaves_at + 0.1, 60.0)]), ShardCallbacks()
         tasks = [
-            asyncio.ensure_future(node_of(engine, name, its)[0].run()) for name, its in [("a", duties), ("b", Duties())]
+            asyncio.ensure_future(node_of(engine, name, its)[0].run())
+            for name, its in [("a", callbacks), ("b", ShardCallbacks())]
         ]
         await asyncio.sleep(leaves_at)
-        assert len(duties.polled) == 2
+        assert len(callbacks.polled) == 2
         tasks[1].cancel()
         await asyncio.sleep(0.1)
         assert (
-            len(duties.polled) == 4
+            len(callbacks.polled) == 4
         )  # the leases of two are younger than those of the others, and none will be renewed
-        duties.seconds = slow
-        while duties.polled:
+        callbacks.seconds = slow
+        while callbacks.polled:
             await asyncio.sleep(0.01)
         ended_at = engine.now()
         tasks[0].cancel()
@@ -126,21 +127,21 @@ def test_shards_whose_leases_were_granted_later_end_in_time_after_an_end_that_to
 
 def test_a_node_whose_duties_fail_ends_and_keeps_the_leases_of_what_may_still_be_polled(loop):
     async def run():
-        engine, duties = MemoryEngine(TERMS), Duties(errors=9)
-        node, _ = node_of(engine, "a", duties)
+        engine, callbacks = MemoryEngine(TERMS), ShardCallbacks(errors=9)
+        node, _ = node_of(engine, "a", callbacks)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
         engine.delete("any.0")
         await asyncio.wait([task])
         assert isinstance(task.exception(), OSError)
-        assert set(engine.table.snapshot(engine.now()).leases) == duties.polled - {"any.0"}
+        assert set(engine.table.snapshot(engine.now()).leases) == callbacks.polled - {"any.0"}
         await asyncio.sleep(TERMS.ttl)
-        return [key for key in duties.polled if node.allows(key)]
+        return [key for key in callbacks.polled if node.allows(key)]
 
     assert loop.run_until_complete(run()) == []
 
 
-class HalfEnds(Duties):
+class HalfEnds(ShardCallbacks):
     """An end that fails has stopped the polls all the same."""
 
     async def end(self, keys):
@@ -150,8 +151,8 @@ class HalfEnds(Duties):
 
 def test_what_a_node_could_not_end_is_polled_again_after_the_fault(loop):
     async def run():
-        engine, duties = MemoryEngine(TERMS), HalfEnds(errors=2)
-        node, _ = node_of(engine, "a", duties)
+        engine, callbacks = MemoryEngine(TERMS), HalfEnds(errors=2)
+        node, _ = node_of(engine, "a", callbacks)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
         engine.delete("any.0")
@@ -159,7 +160,7 @@ def test_what_a_node_could_not_end_is_polled_again_after_the_fault(loop):
         assert isinstance(task.exception(), OSError)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
-        polled, keys = set(duties.polled), node.held.keys
+        polled, keys = set(callbacks.polled), node.held.keys
         task.cancel()
         await asyncio.wait([task])
         return polled, keys
@@ -170,14 +171,14 @@ def test_what_a_node_could_not_end_is_polled_again_after_the_fault(loop):
 
 def test_a_node_that_the_engine_refuses_ends_what_it_polls(loop):
     async def run():
-        engine, duties = MemoryEngine(TERMS), Duties()
-        node, store = node_of(engine, "a", duties)
+        engine, callbacks = MemoryEngine(TERMS), ShardCallbacks()
+        node, store = node_of(engine, "a", callbacks)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(1.0)
         store.refuses = True
         await asyncio.wait([task])
         assert isinstance(task.exception(), LeaseStoreRefused)
-        return duties.polled, dict(engine.table.snapshot(engine.now()).leases)
+        return callbacks.polled, dict(engine.table.snapshot(engine.now()).leases)
 
     assert loop.run_until_complete(run()) == (set(), {})
 
@@ -199,16 +200,16 @@ class LateReleases(Checked):
 
 def test_a_release_that_arrives_late_releases_no_shard_that_is_polled(loop):
     async def run():
-        engine, duties = MemoryEngine(TERMS), Duties()
-        node, _ = node_of(engine, "a", duties, LateReleases)
+        engine, callbacks = MemoryEngine(TERMS), ShardCallbacks()
+        node, _ = node_of(engine, "a", callbacks, LateReleases)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3)
         async with engine.store(Member("b", "1")):  # for as long as this one is there, the first has too many
             await asyncio.sleep(1)
-            assert len(duties.polled) == 2
+            assert len(callbacks.polled) == 2
         await asyncio.sleep(timeout_of(TERMS) + 0.1)
         answer = await engine.store(Member("c", "1")).acquire([key for pool in POOLS for key in pool.keys])
-        polled = set(duties.polled)
+        polled = set(callbacks.polled)
         task.cancel()
         await asyncio.wait([task])
         return polled & answer.granted.keys(), len(polled)
@@ -226,14 +227,14 @@ class NoAnswers(Checked):
 
 def test_a_node_leaves_within_the_timeouts_of_an_engine_that_never_answers(loop):
     async def run():
-        engine, duties = MemoryEngine(TERMS), Duties()
-        node, _ = node_of(engine, "a", duties, NoAnswers)
+        engine, callbacks = MemoryEngine(TERMS), ShardCallbacks()
+        node, _ = node_of(engine, "a", callbacks, NoAnswers)
         task = asyncio.ensure_future(node.run())
         await asyncio.sleep(3.0)
         began = asyncio.get_running_loop().time()
         task.cancel()
         await asyncio.wait([task])
-        return task.cancelled(), duties.polled, asyncio.get_running_loop().time() - began
+        return task.cancelled(), callbacks.polled, asyncio.get_running_loop().time() - began
 
     cancelled, polled, seconds = loop.run_until_complete(run())
     assert cancelled
@@ -242,12 +243,12 @@ def test_a_node_leaves_within_the_timeouts_of_an_engine_that_never_answers(loop)
 
 
 async def begun(engine, *names):
-    """Nodes that have run for a while: of each its `ClusterNode`, its duties and its task."""
+    """Nodes that have run for a while: of each its `ClusterNode`, its callbacks and its task."""
     found = []
     for name in names:
-        duties = Duties()
-        node, _ = node_of(engine, name, duties)
-        found.append((node, duties, asyncio.ensure_future(node.run())))
+        callbacks = ShardCallbacks()
+        node, _ = node_of(engine, name, callbacks)
+        found.append((node, callbacks, asyncio.ensure_future(node.run())))
     await asyncio.sleep(TERMS.ttl)
     return found
 
@@ -276,12 +277,12 @@ def test_a_node_that_drains_hands_over_at_once_and_takes_part_again_when_that_is
 def test_the_last_node_that_drains_says_what_stays_without_a_node(loop):
     async def run():
         engine = MemoryEngine(TERMS)
-        ((one, duties, task),) = await begun(engine, "a")
+        ((one, callbacks, task),) = await begun(engine, "a")
         assert one.without_node() == ()
         one.drain(True)
         alone = one.without_node()
         await asyncio.sleep(9 * TERMS.ttl)
-        left = duties.polled, one.without_node()
+        left = callbacks.polled, one.without_node()
         task.cancel()
         await asyncio.wait([task])
         return alone, left

@@ -263,7 +263,7 @@ class World:
     def broker_back(self):
         self.broker.up = True
 
-    def mend(self):
+    def fix(self):
         """Let the broker and all nodes be well."""
         self.broker_back()
         for node in self.nodes:

@@ -55,7 +55,7 @@ def test_the_tokens_of_accepted_readings_only_grow_while_somebody_remembers_them
 @given(worlds, schedules)
 def test_once_all_is_well_exactly_one_node_acts_and_the_session_stays(world, schedule):
     run(world, schedule)
-    world.mend()
+    world.fix()
     world.run(4 * TTL)
     before = len(world.sessions)
 
@@ -186,7 +186,7 @@ def test_messages_that_are_late_let_polls_overlap_by_no_more_than_that(world, de
 @given(worlds, schedules)
 def test_of_nodes_that_drain_none_acts_and_of_the_others_one(world, schedule):
     run(world, schedule)
-    world.mend()
+    world.fix()
     world.run(4 * TTL)
     draining, *others = world.nodes
     draining.drain()

@@ -26,7 +26,7 @@ def signed(value: int, size: int) -> bytes:
 
 
 def listed(*items: bytes) -> bytes:
-    """A list; fifteen items at the most."""
+    """A list; fifteen items at most."""
     return bytes((0x70 | len(items),)) + b"".join(items)
 
 

@@ -230,12 +230,12 @@ class _Recorded:
         return [(key, token) for key, (token, _) in self._begun.items()]
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
-        """See `Duties`."""
+        """See `ShardCallbacks`."""
         now = self._clock.uptime()
         self._begun |= {key: (token, now) for key, token in tokens.items()}
 
     async def end(self, keys: Collection[str]) -> None:
-        """See `Duties`. A process that is stopped ends nothing before it goes on."""
+        """See `ShardCallbacks`. A process that is stopped ends nothing before it goes on."""
         await self._engine.awake(self._node)
         now = self._clock.uptime()
         for key in keys:

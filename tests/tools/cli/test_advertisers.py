@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leadsman.adapters.ble import Advertisement, bthome
 from leadsman.adapters.ble.advertisement import check_address
 from leadsman.adapters.ble.gatt import short_uuid, uuid_of
-from leadsman.tools.cli.advertisers import BIND_KEY, MORE, MOST, Advertisers, AirView, line_of, screen
+from leadsman.tools.cli.advertisers import BIND_KEY, MAX_DEVICES, MORE, Advertisers, AirView, line_of, screen
 from leadsman.tools.cli.screen import cells, text_of
 from leadsman.tools.cli.tables import json_text
 
@@ -74,7 +74,7 @@ def test_of_more_addresses_than_fit_those_heard_last_are_remembered():
         if number % 1000 == 0:
             found.hear(QUIET, float(number))
 
-    assert (len(found), len(found.changed()), found.forgotten) == (MOST, MOST, 2_001)
+    assert (len(found), len(found.changed()), found.forgotten) == (MAX_DEVICES, MAX_DEVICES, 2_001)
     assert {each.address for each in found.ranked()} == {ADDRESS, *map(address_of, range(2_001, 12_000))}
     assert "10000 devices, 0 recognised, 2001 forgotten" in shown(found)[0]
 

@@ -70,7 +70,7 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask, s
     assert set(read) <= set(stage.broker().filters)
     first, *_, last = printed.splitlines()
     assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00'
-    assert last == "To do: mend it, then: leadsman release boiler --mqtt mqtt://broker.lan --prefix house"
+    assert last == "To do: fix it, then: leadsman release boiler --mqtt mqtt://broker.lan --prefix house"
 
 
 LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
@@ -97,7 +97,7 @@ def test_what_was_given_is_given_again_without_credentials(stage, arguments, opt
 
     assert "s3" not in found.out
     end = f"leadsman release boiler {options} --prefix house{LEFT_OUT * left_out}"
-    assert found.lines[-1] == f"To do: mend it, then: {end}"
+    assert found.lines[-1] == f"To do: fix it, then: {end}"
 
 
 def test_an_app_and_its_settings_file_are_given_again(stage, tmp_path, monkeypatch):

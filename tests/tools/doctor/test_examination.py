@@ -102,7 +102,7 @@ def test_a_server_that_never_answers_is_a_finding(monkeypatch):
     async def log_in():
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(examination, "PATIENCE", 0.05)
+    monkeypatch.setattr(examination, "LOGIN_TIMEOUT", 0.05)
 
     (found,) = examined(subject(log_in)).servers
 

@@ -12,7 +12,7 @@ from leadsman.tools.simulation.scenario import (
     DAY,
     FLAKY,
     OUTAGES,
-    QUIET,
+    QUIET_DAY,
     SCENARIOS,
     Chance,
     FaultPlan,
@@ -88,7 +88,7 @@ def test_another_seed_is_another_day():
 
 def test_the_days_differ_as_their_names_say():
     away = {}
-    for scenario in (QUIET, FLAKY, OUTAGES):
+    for scenario in (QUIET_DAY, FLAKY, OUTAGES):
         plans = [plan_of(scenario, ["radio"], ["a", "b"], DAY, seed) for seed in range(30)]
         away[scenario.name] = sum(fault.end - fault.begin for plan in plans for fault in plan.faults) / 30
 

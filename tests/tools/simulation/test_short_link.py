@@ -18,7 +18,7 @@ from leadsman.testing import VirtualLoop
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.tools.simulation import simulator
 from leadsman.tools.simulation.scenario import DAY, FLAKY, OutageRange
-from leadsman.tools.simulation.simulator import SHORT, ShortLink, Simulation, simulate, stage_of
+from leadsman.tools.simulation.simulator import SHORT_BYTES, ShortLink, Simulation, simulate, stage_of
 from leadsman.tools.simulation.variant import AS_WRITTEN
 from leadsman_rigs.examples import examples
 
@@ -99,7 +99,7 @@ def test_messages_wait_in_the_outbox_without_a_connection_and_so_do_those_behind
 def test_the_outbox_judges_a_large_message(life):
     life.run(1)
 
-    life.put(SHORT)
+    life.put(SHORT_BYTES)
     life.put(2**21)
 
     assert (life.link.outbox.drops["too_large"], life.receipt.lost) == (1, 1)

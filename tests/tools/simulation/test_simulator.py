@@ -22,7 +22,7 @@ from leadsman.settings.sources import Where
 from leadsman.testing import SerialTwin
 from leadsman.tools.simulation import simulator
 from leadsman.tools.simulation.outcome import HELD, MISSED, SKIPPED, figures_of
-from leadsman.tools.simulation.scenario import BROKER, FLAKY, OUTAGES, QUIET, OutageRange
+from leadsman.tools.simulation.scenario import BROKER, FLAKY, OUTAGES, QUIET_DAY, OutageRange
 from leadsman.tools.simulation.simulator import ShortLink, Simulation, simulate, stage_of
 from leadsman.tools.simulation.variant import AS_WRITTEN, variant_of
 
@@ -119,7 +119,7 @@ def test_cron_schedules_meet_the_change_to_daylight_saving():
     app = App("house", mqtt="mqtt://nowhere.invalid")
     app.add_telemetry("nightly", read, schedule=Cron("30 * * * *", zone="Europe/Berlin"))
 
-    stage, (written,) = day(app, begins=datetime(2026, 10, 24, 22, tzinfo=UTC), scenario=QUIET)
+    stage, (written,) = day(app, begins=datetime(2026, 10, 24, 22, tzinfo=UTC), scenario=QUIET_DAY)
 
     assert stage.shifts == (3 * HOUR,)
     assert written.figures.slots == 6
@@ -131,7 +131,7 @@ def test_schedules_without_a_zone_are_in_utc_on_every_machine(monkeypatch):
     app.add_telemetry("nightly", read, schedule="30 0 * * *")
     app.add_telemetry("zoned", read, schedule=Cron("30 0 * * *", zone="UTC"))
 
-    stage, (written,) = day(app, scenario=QUIET, length=24 * HOUR)
+    stage, (written,) = day(app, scenario=QUIET_DAY, length=24 * HOUR)
 
     assert stage.zoneless == ("nightly",)
     assert [int(each.calls[0]) for each in written.days] == [1800, 1800]
@@ -178,7 +178,7 @@ def test_an_app_without_twins_runs_with_stand_ins_that_have_the_fields_of_its_re
     adapters = (SerialPort("/dev/nothing"),)
     app = app_of("a", handler=handler, adapters=adapters, twins=None, publish=OnChange(0.5))
 
-    stage, (written,) = day(app, scenario=QUIET, length=HOUR)
+    stage, (written,) = day(app, scenario=QUIET_DAY, length=HOUR)
 
     assert (stage.stand_ins, stage.adapters, called) == (("a",), ("SerialPort",), [])
     assert written.figures.readings == written.figures.slots == 60
@@ -199,7 +199,7 @@ def test_a_handler_without_an_adapter_reaches_nothing_where_its_app_has_no_twins
         called.append(reach())
         return {"watts": 1.0}
 
-    stage, (written,) = day(app_of("a", handler=handler, twins=None), scenario=QUIET, length=HOUR)
+    stage, (written,) = day(app_of("a", handler=handler, twins=None), scenario=QUIET_DAY, length=HOUR)
 
     assert (stage.stand_ins, called) == (("a",), [])
     assert written.figures.readings == 60
@@ -218,7 +218,7 @@ def test_an_app_with_twins_runs_its_handlers():
 
     app = app_of("a", handler=handler, adapters=(SerialPort("/dev/nothing"),), twins=lambda _: (SerialTwin(device),))
 
-    stage, (written,) = day(app, scenario=QUIET, length=HOUR)
+    stage, (written,) = day(app, scenario=QUIET_DAY, length=HOUR)
 
     assert stage.stand_ins == ()
     assert len(asked) >= written.figures.readings == 60
@@ -230,7 +230,7 @@ def test_plain_handlers_run_in_a_thread_and_prints_are_swallowed(capsys):
         logging.getLogger("house").error("noise")
         return {"watts": 1.0}
 
-    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
+    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET_DAY, length=HOUR)
 
     assert written.figures.readings == 60
     assert capsys.readouterr() == ("", "")
@@ -243,7 +243,7 @@ def test_a_plain_handler_has_one_thread_for_the_whole_day_and_none_afterwards():
         seen.add(threading.current_thread())
         return {"watts": 1.0}
 
-    day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
+    day(app_of("a", handler=handler), scenario=QUIET_DAY, length=HOUR)
 
     (thread,) = seen
     thread.join(60)
@@ -286,7 +286,7 @@ def test_a_handler_that_cannot_be_simulated_is_named_with_what_to_write(does, sa
         return {"watts": 1.0}
 
     with pytest.raises(LeadsmanError, match=said) as refused:
-        day(app_of("a", handler=handler), scenario=QUIET, length=HOUR)
+        day(app_of("a", handler=handler), scenario=QUIET_DAY, length=HOUR)
 
     assert str(refused.value).startswith("a: its handler ")
     assert "write --stand-in a" in str(refused.value)
@@ -296,7 +296,7 @@ def test_a_stand_in_takes_the_place_of_a_handler_that_cannot_be_simulated():
     async def handler() -> dict[str, float]:
         return {"watts": {}["key"]}
 
-    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET, length=HOUR, stand_ins=("a",))
+    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET_DAY, length=HOUR, stand_ins=("a",))
 
     assert written.figures.readings == 60
 
@@ -309,14 +309,14 @@ def test_the_values_and_the_bytes_of_a_simulated_device_are_readings_as_others_a
     app.add_telemetry("camera", picture, interval=60)
     app.add_telemetry("stood-in", picture, interval=60)
 
-    _, (written,) = day(app, scenario=QUIET, length=HOUR, stand_ins=("stood-in",))
+    _, (written,) = day(app, scenario=QUIET_DAY, length=HOUR, stand_ins=("stood-in",))
 
     assert (written.figures.readings, written.figures.lost, written.figures.dropped) == (180, 0, 0)
 
 
 @pytest.mark.slow
 def test_readings_that_are_dropped_are_counted_where_each_value_has_a_topic():
-    expiring, away = Delivery(expiry="1m"), QUIET._replace(broker=OutageRange(4, 4, 3600, 5400))
+    expiring, away = Delivery(expiry="1m"), QUIET_DAY._replace(broker=OutageRange(4, 4, 3600, 5400))
     layouts = ({}, {"layout": "fields"})
     figures = [day(app_of("a", delivery=expiring, **each), scenario=away)[1][0].figures for each in layouts]
 
@@ -352,7 +352,7 @@ def test_a_machine_that_is_busy_for_a_moment_ends_nothing(monkeypatch):
             time.sleep(0.22)
         return {"watts": 1.0}
 
-    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET, length=600)
+    _, (written,) = day(app_of("a", handler=handler), scenario=QUIET_DAY, length=600)
 
     assert written.figures.readings == 10
 
@@ -389,7 +389,7 @@ def test_ctrl_c_ends_it_also_while_a_handler_swallows_everything():
         return {"watts": 1.0}
 
     with pytest.raises(KeyboardInterrupt):
-        day(app_of("a", handler=handler), scenario=QUIET)
+        day(app_of("a", handler=handler), scenario=QUIET_DAY)
     assert len(calls) == 3
 
 

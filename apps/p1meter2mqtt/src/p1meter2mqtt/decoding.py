@@ -166,7 +166,7 @@ def hourly(code: str, values: list[str], units: Units) -> Sample | None:
 
 
 def sample_of(code: str, time: str, text: str, units: Units) -> Sample | None:
-    """None if the meter says that it has no value: its time is none, or its clock and its counter were never set."""
+    """None if the meter says that it has no value: its time is invalid, or its clock and its counter were never set."""
     number, at = number_of(code, text, units), time_of(time)
     if number is None or at is None or (number == 0 and at.year < EARLIEST):
         return None
@@ -186,7 +186,7 @@ def current_of(samples: list[Sample]) -> Sample | None:
 
 
 def tariff_of(text: str) -> int:
-    """The number of a tariff. Raises `GarbledData`: it is none."""
+    """The number of a tariff. Raises `GarbledData` if it is not one."""
     if not re.fullmatch(r"[0-9]{1,4}", text):
         raise GarbledData(f"{TARIFF} is {text!r}, and no number of a tariff")
     return int(text)

@@ -99,7 +99,7 @@ class Client:
         client, self._connected = self._connected, None
         self._components.clear()
         if client is not None:
-            with contextlib.suppress(Exception):  # it is of no use any more, however it ends
+            with contextlib.suppress(Exception):  # it is unusable, however it ends
                 client.close()
 
     def _calendar(self, calendar: str | None) -> DavObject:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.adapters.caldav.rules import MOST, Rule, check_rule
+from leadsman.adapters.caldav.rules import MAX_OCCURRENCES, Rule, check_rule
 from leadsman.adapters.caldav.sieve import sift, unfold
 from leadsman.errors import GarbledData, missing
 from leadsman.text import clean, describe, log_fields, without_secret_lines
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_TOGETHER = 20_000
 """Occurrences of all events within the window, which take a second to expand."""
-LONGEST = 10.0
+MAX_EXPANSION_SECONDS = 10.0
 """Seconds for all events together."""
 _BEGIN = re.compile(r"^BEGIN:VEVENT", re.IGNORECASE | re.MULTILINE)
 _SEVERAL = re.compile(r"^(?:RRULE|RDATE|RECURRENCE-ID|DURATION)", re.IGNORECASE | re.MULTILINE)
@@ -70,10 +70,12 @@ def occurrences(
         GarbledData: none of the texts makes sense.
     """
     found: list[CalendarEvent] = []
-    broken, total, deadline = 0, 0, time.monotonic() + LONGEST
+    broken, total, deadline = 0, 0, time.monotonic() + MAX_EXPANSION_SECONDS
     for text in texts:
         if time.monotonic() > deadline:
-            raise GarbledData(f"the events take longer than {LONGEST:.0f} s to expand; check the rule of event {total}")
+            raise GarbledData(
+                f"the events take longer than {MAX_EXPANSION_SECONDS:.0f} s to expand; check the rule of event {total}"
+            )
         total += 1
         if not _may_take_place(text, start, end):
             continue
@@ -91,7 +93,7 @@ def occurrences(
                 )
         else:
             if passed_over and not _was_told(text, reported):
-                logger.warning("In a calendar, %s", "; ".join(passed_over[:3]), extra=log_fields("event mended"))
+                logger.warning("In a calendar, %s", "; ".join(passed_over[:3]), extra=log_fields("event repaired"))
         if len(found) > MOST_TOGETHER:
             raise GarbledData(f"more than {MOST_TOGETHER:,} events take place in the window; ask for fewer days")
     if broken and broken == total:
@@ -105,7 +107,7 @@ def _was_told(text: str, reported: set[int] | None) -> bool:
         return False
     if hash(text) in reported:
         return True
-    if len(reported) < MOST:
+    if len(reported) < MAX_OCCURRENCES:
         reported.add(hash(text))
     return False
 

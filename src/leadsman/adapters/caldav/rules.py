@@ -9,7 +9,7 @@ from leadsman.text import clean
 
 Rule = Mapping[str, Any]
 """The parts of a rule, each a list: ``{"FREQ": ["DAILY"], "COUNT": [3]}``, as icalendar reads it."""
-MOST = 5000
+MAX_OCCURRENCES = 5000
 """Occurrences of one event within the window; a rule for more is a mistake or an attack."""
 MOST_STEPS = 100_000
 """Periods from an event's beginning to the window's end: its rule is stepped through from there. Days since 1753."""
@@ -22,7 +22,7 @@ _STEPS = {
     "MONTHLY": 1 / 7,
     "YEARLY": 1 / 7,
 }
-"""Periods of a day through which a rule of this frequency is stepped, at the most."""
+"""Periods of a day through which a rule of this frequency is stepped, at most."""
 LONGEST_INTERVAL = 100_000
 """Periods from one occurrence to the next: of days, 273 years."""
 MOST_OFTEN = 1_000_000
@@ -64,11 +64,11 @@ def check_rule(rule: Rule, name: str, start: date | None, end: date, days: int) 
 
     Raises:
         GarbledData: it would cost too much, or makes no sense.
-        ValueError: a number in it is none.
+        ValueError: a number in it is not a number.
     """
     frequency = _check_parts(rule)
-    if (most := _density(rule, frequency) * (days + 1)) > MOST:
-        raise GarbledData(f"{name!r} would take place {most:.0f} times in {days} days; {MOST:,} are allowed")
+    if (most := _density(rule, frequency) * (days + 1)) > MAX_OCCURRENCES:
+        raise GarbledData(f"{name!r} would take place {most:.0f} times in {days} days; {MAX_OCCURRENCES:,} are allowed")
     steps = 0.0 if start is None else max(0, (end - start).days) * _STEPS[frequency]
     if steps > MOST_STEPS:
         raise GarbledData(f"{name!r} began so long ago that its rule takes {steps:.0f} steps")
@@ -81,7 +81,7 @@ def check_zone(text: str) -> None:
 
     Raises:
         GarbledData: it is not a rule for once a year.
-        ValueError: a number in it is none.
+        ValueError: a number in it is not a number.
     """
     parts = dict(part.upper().partition("=")[::2] for part in text.strip().split(";"))
     if parts.get("FREQ") != "YEARLY" or not parts.keys() <= _ZONE_PARTS or "," in parts.get("BYMONTH", ""):

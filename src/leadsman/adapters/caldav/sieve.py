@@ -23,7 +23,7 @@ from leadsman.text import clean
 MOST_LINES = 20_000
 """Lines of one calendar object, which take a second to parse: an object has one event, and the occurrences of it that
 were moved (RFC 4791 §4.1)."""
-LARGEST = 512 * 1024
+MAX_OBJECT_CHARS = 512 * 1024
 """Characters of one object that are parsed. An occurrence that was moved has a few hundred."""
 LONGEST_LINE = 128 * 1024
 """Characters of one property: `MOST_DATES` have 85,000."""
@@ -86,7 +86,7 @@ _NUMBERS: Mapping[str, tuple[int, bool]] = {
     "BYMONTH": (12, False),
     "BYSETPOS": (366, True),
 }
-"""The largest number of each part, and whether it may be negative. 0 is none, but for times of a day."""
+"""The largest number of each part, and whether it may be negative. 0 is not allowed, except for times of day."""
 _FREQUENCIES = frozenset({"SECONDLY", "MINUTELY", "HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY"})
 
 Component = dict[str, list[str]]
@@ -211,8 +211,8 @@ def sift(text: str, passed_over: list[str] | None = None) -> str:
     whole = _bare(_text(calendar, "X-WR-TIMEZONE") or "")
     of_calendar = [f"X-WR-TIMEZONE:{whole}"] if whole and _zone(whole) is not None else []
     needed = "\r\n".join(["BEGIN:VCALENDAR", *of_calendar, *known.lines, *lines, "END:VCALENDAR", ""])
-    if len(needed) > LARGEST:
-        raise GarbledData(f"it has {len(needed):,} characters; {LARGEST:,} are allowed")
+    if len(needed) > MAX_OBJECT_CHARS:
+        raise GarbledData(f"it has {len(needed):,} characters; {MAX_OBJECT_CHARS:,} are allowed")
     return needed
 
 

@@ -49,7 +49,7 @@ others of Python take time that grows with the square of the length."""
 FALLBACK = "cp1252"
 """Of what is not UTF-8 and names no encoding: that of browsers (WHATWG HTML §13.2.3.2)."""
 _SUSPECT = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
-"""Signs in a text of a number that is none, such as ``NaN``, or that no float can hold."""
+"""Signs in a text that is not a number, such as ``NaN``, or that no float can hold."""
 _SHOWN = 60
 """Characters of an answer that an error shows."""
 _NAMED = 3

@@ -157,7 +157,7 @@ ModbusFramer = ModbusRtuFramer | ModbusTcpFramer
 
 
 def _rtu_size(function: int, count: int) -> int:
-    """Bytes of an answer (Modbus application protocol 1.1b3, 6); 0 where it is none that is known."""
+    """Bytes of an answer (Modbus application protocol 1.1b3, 6); 0 if the function is unknown."""
     if function in (1, 2, 3, 4, 12, 17, 20, 21, 23):
         return count + 5
     if function in (5, 6, 15, 16):

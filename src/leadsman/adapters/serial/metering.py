@@ -101,7 +101,8 @@ class SmlFramer(Value):
         return None, start
 
     def _end(self, buffer: bytearray, start: int) -> int:
-        """The index after the file that begins at `start`; `start` if its end may still come, -1 if it is none."""
+        """The index after the file that begins at `start`; `start` if its end may still come, -1 if no file begins
+        there."""
         at = start + len(self._BEGIN)
         while (at := buffer.find(self._ESCAPE, at, start + self.max_size)) >= 0:
             if off := (at - start) % 4:  # escapes stand at multiples of four; an early hit is data that ends with 1B

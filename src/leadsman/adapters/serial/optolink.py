@@ -25,9 +25,9 @@ from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidValue, PermanentError, TransientError
 from leadsman.loop.durations import Duration
 
-MOST = 200
+MAX_DATA_BYTES = 200
 """The most bytes in one read or write."""
-_BEAT = 2.5
+_READY_TIMEOUT = 2.5
 """Seconds within which a boiler that is not initialised sends 05; it does so every two."""
 _ROUNDS = 10
 """Bytes of a handshake; if none of so many makes sense, the line is noise."""
@@ -37,7 +37,7 @@ after two seconds, so what comes later is no answer. vcontrold allows 150 ms (op
 again."""
 _CHARACTER = 12 / 4800
 """Seconds of a byte: 4800 baud, 8E2."""
-_PAUSE = 0.5
+_MAX_BYTE_GAP = 0.5
 """Seconds between two bytes of an answer, at most. Boilers answer in some 20 ms (openv/vcontrold#123)."""
 _AT_ONCE = 0.001
 """Seconds to wait for a byte when the time is up: what has arrived is still taken."""
@@ -111,8 +111,12 @@ class Optolink(PortAdapter):
         await self._exchange(_WRITE, address, len(data), bytes(data))
 
     async def _exchange(self, mode: int, address: int, length: int, data: bytes) -> bytes:
-        if not (type(address) is int and 0 <= address <= 0xFFFF and type(length) is int and 1 <= length <= MOST):
-            raise InvalidValue(f"{length!r} bytes at {address!r}; write 1 to {MOST} bytes, at 0x0000 to 0xFFFF")
+        if not (
+            type(address) is int and 0 <= address <= 0xFFFF and type(length) is int and 1 <= length <= MAX_DATA_BYTES
+        ):
+            raise InvalidValue(
+                f"{length!r} bytes at {address!r}; write 1 to {MAX_DATA_BYTES} bytes, at 0x0000 to 0xFFFF"
+            )
         async with self._port.session() as session:
             try:
                 if not self._listens():
@@ -133,16 +137,16 @@ class Optolink(PortAdapter):
         """Start the conversation: wait until the boiler listens."""
         await session.discard()
         if self._protocol == "KW":
-            for _ in range(MOST):
-                if await session.receive(1, _BEAT) == _NOT_INITIALISED:
+            for _ in range(MAX_DATA_BYTES):
+                if await session.receive(1, _READY_TIMEOUT) == _NOT_INITIALISED:
                     return
             raise GarbledData(
-                f"{MOST} bytes arrived without the boiler's 05; check the protocol, and whether "
+                f"{MAX_DATA_BYTES} bytes arrived without the boiler's 05; check the protocol, and whether "
                 "another device uses the line"
             )
         session.send(_RESET)
         for _ in range(_ROUNDS):
-            received = await session.receive(1, _BEAT)
+            received = await session.receive(1, _READY_TIMEOUT)
             if received == _ACK:
                 return
             session.send(b"\x16\x00\x00" if received == _NOT_INITIALISED else _RESET)
@@ -159,7 +163,9 @@ class Optolink(PortAdapter):
         while (answer := _answer_to(request, heard)) is None:
             left = end - asyncio.get_running_loop().time()
             try:
-                heard += await session.receive(1, max(min(left, _PAUSE) if heard.strip(_ACK) else left, _AT_ONCE))
+                heard += await session.receive(
+                    1, max(min(left, _MAX_BYTE_GAP) if heard.strip(_ACK) else left, _AT_ONCE)
+                )
             except DeviceTimeout as silent:
                 fault = session.echo_fault or _fault(request, heard)
                 if not fault:

@@ -51,10 +51,10 @@ MOST_UNREAD = 64
 """Messages kept for a reader that is late; the oldest are dropped first."""
 MOST_UNREAD_BYTES = 4096
 """Short messages are kept in larger numbers, up to this many bytes."""
-QUIET = 0.1
+QUIET_SECONDS = 0.1
 """Seconds without a byte after which a line is quiet. A device sends a message without pauses, but a USB adapter gives
 its bytes on every 16 ms, and a gateway when a packet is full. At 1,100 baud and less: ten characters."""
-_SLICE = 0.2
+_READ_SLICE = 0.2
 """Seconds that a read waits in a thread; between two reads, the thread checks whether it is still needed."""
 
 Device = Any
@@ -133,7 +133,7 @@ class SerialConnection(Line):
         framer: Framer,
         clock: Callable[[], float] = time.monotonic,
         *,
-        quiet: float = QUIET,
+        quiet: float = QUIET_SECONDS,
         echo: bool = False,
     ) -> None:
         self.stream = Stream(framer)
@@ -253,7 +253,7 @@ class SerialConnection(Line):
             return
         device = getattr(self._transport, "serial", None)
         if device is not None:
-            with contextlib.suppress(Exception):  # OSError, and termios.error, which is none
+            with contextlib.suppress(Exception):  # OSError, and termios.error, which is not a subclass of it
                 device.reset_output_buffer()  # else closing waits, on the event loop, for a device that does not read
         self._transport.abort()
 
@@ -296,7 +296,7 @@ class ThreadedTransport:
         self._worker = Worker(f"{name} writer")
         self._unsent = 0
         self._ended = False
-        device.timeout = _SLICE
+        device.timeout = _READ_SLICE
         protocol.connection_made(cast(asyncio.Transport, self))  # as much of a transport as a connection uses
         threading.Thread(target=self._read, name=f"leadsman {name} reader", daemon=True).start()
 
@@ -322,7 +322,7 @@ class ThreadedTransport:
         try:
             self._device.write(data)
             self._from_thread(self._sent, len(data))
-        except Exception as error:  # of whatever kind, the connection is of no use any more
+        except Exception as error:  # of whatever kind, the connection is unusable
             self._from_thread(self._end, error)
 
     def _read(self) -> None:
@@ -712,7 +712,7 @@ class SerialPort:
         self._turns.opening()
         await self._close()
         self._clock = asyncio.get_running_loop().time
-        quiet = max(QUIET, 10 * 11 / self.baudrate)
+        quiet = max(QUIET_SECONDS, 10 * 11 / self.baudrate)
         connection = SerialConnection(self.url, self.framer, self._clock, quiet=quiet, echo=self._echo)
         try:
             await self._connect(connection)

@@ -322,7 +322,7 @@ const NOTICES = {
 	app_fault: (data) => [`fault ${data.where}`, `A fault of the app, in ${data.where}: ${errorOf(data)}`],
 };
 
-/** A row of the trace as a mark in the timeline of its device, whose outage `began` then; null if it is none. */
+/** A row of the trace as a mark in the timeline of its device, whose outage `began` then; null if it has no place there. */
 function markOf(row, began = null) {
 	const error = errorOf(row);
 	const circuit = /^circuit (closed|open|half_open|isolated|disabled)$/.exec(row.reason);

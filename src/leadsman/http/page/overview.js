@@ -272,7 +272,7 @@ function tile(key, name, value, more, state) {
 /** How many messages wait, in memory or on disk. */
 const waitingIn = ({ messages, on_disk }) => messages + (on_disk?.only ?? 0);
 
-const AGE = 7 * 86400; // seconds that a reading waits at the most, unless the settings set another time
+const AGE = 7 * 86400; // seconds that a reading waits at most, unless the settings set another time
 
 /** What still fits into the outbox while the broker is away, and for how long, if readings go on coming as they did. The
  * bytes are those in memory; what waits on disk only is as large. */

@@ -37,12 +37,12 @@ from leadsman.runtime.supervision import cancel, keep_running
 from leadsman.text import clean, count_noun, describe, log_fields
 
 _STOP_AT, _FLUSH_AT = 0.1, 0.07
-"""Parts of the TTL, and seconds at the most, for: the calls of a shard to end; the broker to take what was read before.
+"""Parts of the TTL, and seconds at most, for: the calls of a shard to end; the broker to take what was read before.
 Together less than the fifth of the TTL that remains of a lease when it is fenced."""
 RECALLED = "leases have ended, and readings of their devices were still under way"
 """Why this node ends a connection."""
-_LONGEST = 0.4
-_LOOK = 0.02
+_MAX_STEP_SECONDS = 0.4
+_OUTBOX_CHECK_INTERVAL = 0.02
 """Seconds between two looks at the outbox."""
 _LOOK_AT = 0.125
 """After this part of the TTL a node looks whether the engine answers, and whether a label is missing."""
@@ -61,7 +61,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 logger = logging.getLogger("leadsman")
 
 
-class ShardHomes(Protocol):
+class ShardHost(Protocol):
     """Where the devices of the shards of this node are read."""
 
     @property
@@ -79,7 +79,7 @@ class ShardHomes(Protocol):
 
 
 class Cluster:
-    """This node: the `Duties` of its shards in `leadsman.nodes.cluster.node`.
+    """This node: the `ShardCallbacks` of its shards in `leadsman.nodes.cluster.node`.
 
     Args:
         app: the app, with all its devices.
@@ -118,7 +118,7 @@ class Cluster:
         self._unread_at = -math.inf
         self._topics = app.topics
         self._key_of = {name: key for key, names in self.devices.items() for name in names}
-        self._shards: ShardHomes | None = None
+        self._shards: ShardHost | None = None
         self._link: Link | None = None
         self._unreachable = False
         self._task: asyncio.Task[None] | None = None
@@ -157,7 +157,7 @@ class Cluster:
         return states
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
-        """See `leadsman.nodes.cluster.node.Duties`."""
+        """See `leadsman.nodes.cluster.node.ShardCallbacks`."""
         assert self._shards is not None  # it runs
         for key, token in tokens.items():
             self.owned[key] = {"token": token, "since": rfc3339(self.clock.wall())}
@@ -165,13 +165,13 @@ class Cluster:
         self._report("takes", tokens)
 
     async def end(self, keys: Collection[str]) -> None:
-        """See `leadsman.nodes.cluster.node.Duties`. What was read before is sent first, if the broker takes it in
-        time."""
+        """See `leadsman.nodes.cluster.node.ShardCallbacks`. Earlier readings are sent first, if the broker accepts them
+        in time."""
         assert self._shards is not None  # it runs
         ttl = self.terms.ttl
         fenced = {key for key in keys if not self.node.allows(key)}
-        await self._shards.stop(keys, min(_LONGEST, _STOP_AT * ttl))
-        await self._flush(keys, min(_LONGEST, _FLUSH_AT * ttl))
+        await self._shards.stop(keys, min(_MAX_STEP_SECONDS, _STOP_AT * ttl))
+        await self._flush(keys, min(_MAX_STEP_SECONDS, _FLUSH_AT * ttl))
         for key in keys:
             self.owned.pop(key, None)
         self._shards.remove(keys)
@@ -189,7 +189,7 @@ class Cluster:
             waiting = {self._key(self._topics.device_of(topic)) for topic in link.outbox.topics}
             if not mine & waiting:
                 return
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_OUTBOX_CHECK_INTERVAL)
 
     def _recall(self, keys: Collection[str]) -> None:
         """Take back what is under way for the devices of leases that are over: the system would send it when the
@@ -205,7 +205,7 @@ class Cluster:
         """The key of the lease under which a device is published."""
         return self._key_of.get(self.finders.get(device, device))
 
-    async def run(self, shards: ShardHomes, link: Link) -> None:
+    async def run(self, shards: ShardHost, link: Link) -> None:
         """Be a node until cancelled.
 
         Raises:
@@ -219,7 +219,7 @@ class Cluster:
         finally:
             watching.cancel()
 
-    def start(self, shards: ShardHomes, link: Link, end_app: Callable[[str], None]) -> None:
+    def start(self, shards: ShardHost, link: Link, end_app: Callable[[str], None]) -> None:
         """Begin to be a node. `end_app` is called with the reason if a person must fix something."""
 
         async def run() -> None:
@@ -233,7 +233,11 @@ class Cluster:
 
     async def stop(self, grace: float) -> None:
         """Give all shards up, and wait at most `grace` seconds until that is done."""
-        for wait in (grace, _LOOK, _LOOK):  # the later ones if the engine does not answer: its leases end by themselves
+        for wait in (
+            grace,
+            _OUTBOX_CHECK_INTERVAL,
+            _OUTBOX_CHECK_INTERVAL,
+        ):  # the later ones if the engine does not answer: its leases end by themselves
             if self._task is None or not await cancel([self._task], wait):
                 return
 
@@ -265,7 +269,7 @@ class Cluster:
             await asyncio.sleep(_LOOK_AT * self.terms.ttl)
 
     def _log_unread(self, unread: Collection[str]) -> None:
-        """Log what the engine has that counts for nothing: a few of it, once for a minute at the most."""
+        """Log what the engine has that counts for nothing: a few of it, once for a minute at most."""
         now = self.clock.monotonic()
         if not unread or now < self._unread_at:
             return

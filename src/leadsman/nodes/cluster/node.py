@@ -29,7 +29,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Duties(Protocol):
+class ShardCallbacks(Protocol):
     """The work of a node with its shards."""
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
@@ -51,11 +51,17 @@ class ClusterNode:
         terms: those of the cluster.
         pools: of all shards that have devices, the same on all nodes that run the same registrations.
         clock: of the node; the leases are timed by its `uptime`.
-        duties: what is done with the shards.
+        callbacks: what is done with the shards.
     """
 
     def __init__(
-        self, store: LeaseStore, member: Member, terms: Terms, pools: Iterable[Pool], clock: Clock, duties: Duties
+        self,
+        store: LeaseStore,
+        member: Member,
+        terms: Terms,
+        pools: Iterable[Pool],
+        clock: Clock,
+        callbacks: ShardCallbacks,
     ) -> None:
         self.held = HeldLeases()
         self.snapshot: ClusterSnapshot | None = None
@@ -67,7 +73,7 @@ class ClusterNode:
         self._ttl = terms.ttl
         self._pools = tuple(pools)
         self._clock = clock
-        self._duties = duties
+        self._duties = callbacks
         self._at_work: set[str] = set()
         self._lapsed: set[str] = set()
         """Shards at work of which something was refused once. They are begun again, even if they were renewed at that

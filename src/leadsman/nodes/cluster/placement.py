@@ -174,8 +174,8 @@ def _is_free(leases: Mapping[str, Lease], key: str, member: Member) -> bool:
     return lease is None or lease.owner == member.owner
 
 
-LONGEST = 16
-"""TTLs after which what was left over counts by the quota again, at the most."""
+MAX_LEFTOVER_TTLS = 16
+"""TTLs after which what was left over counts by the quota again, at most."""
 
 
 class LeftoverShards:
@@ -193,7 +193,7 @@ class LeftoverShards:
         self._free_since: dict[str, float] = {}
         self._left_over: set[str] = set()
         self._lasts = ttl
-        """Seconds for which shards are left over, at the least."""
+        """Seconds for which shards are left over, at least."""
         self._counts_at = 0.0
         """When they are over."""
 
@@ -228,7 +228,7 @@ class LeftoverShards:
                         self._counts_at = now + self._lasts
             if now >= self._counts_at and self._another_lacks(pool, snapshot):
                 self._left_over.difference_update(pool.keys)
-                self._lasts = min(2 * self._lasts, LONGEST * self._ttl)
+                self._lasts = min(2 * self._lasts, MAX_LEFTOVER_TTLS * self._ttl)
         self._free_since = free
         return frozenset(self._left_over)
 

@@ -44,7 +44,7 @@ REPLICAS = 3
 ATTEMPT, LONGEST_ATTEMPT = 1.0, 2.0
 """Seconds after which an unanswered request is sent again, at first and later on: the server that led the stream may be
 gone. The answer to an earlier attempt counts, too, as an engine that is slow is not one that is gone."""
-PAUSE = 0.1
+RETRY_INTERVAL = 0.1
 """Seconds between two attempts, while no server leads the stream."""
 OPENING = 3
 """So many times longer than a call the first one may take: it connects, and makes the bucket. A distant engine answers
@@ -60,7 +60,7 @@ _AWAY = (NoRespondersError, NoStreamResponseError, ServiceUnavailableError, Time
 GATHER = 0.05
 """Seconds for which changes are gathered."""
 _LEASE, _MEMBER = "lease.", "member."
-_LARGEST = 16 * 1024
+_MAX_VALUE_BYTES = 16 * 1024
 """Bytes of a value; one that we write has some 200."""
 
 
@@ -260,11 +260,11 @@ class Bucket:
                     try:
                         return attempt.result()
                     except (*_AWAY, ConnectionClosedError, OSError):
-                        await asyncio.sleep(PAUSE)
+                        await asyncio.sleep(RETRY_INTERVAL)
                     except APIError as error:
                         if error.err_code != _TOO_FEW_SERVERS:
                             raise
-                        await asyncio.sleep(PAUSE)
+                        await asyncio.sleep(RETRY_INTERVAL)
         finally:
             for attempt in attempts:
                 attempt.cancel()
@@ -287,7 +287,7 @@ class Bucket:
                 connect_timeout=OPENING * self._terms.patience,  # type: ignore[arg-type]  # a float will do, here and below
                 ping_interval=self._terms.patience / 2,  # type: ignore[arg-type]
                 max_outstanding_pings=1,
-                reconnect_time_wait=PAUSE,  # type: ignore[arg-type]
+                reconnect_time_wait=RETRY_INTERVAL,  # type: ignore[arg-type]
                 max_reconnect_attempts=-1,
             )
         except BaseException:
@@ -319,7 +319,7 @@ class Bucket:
                 " nats-server runs"
             )
         try:
-            await self._info(self._client.jetstream(timeout=PAUSE))
+            await self._info(self._client.jetstream(timeout=RETRY_INTERVAL))
         except NotFoundError:
             return TermsDiffer(
                 f"bucket {self.name} at {where} was deleted; stop all nodes of the cluster, and start them again"
@@ -552,7 +552,7 @@ def _read(name: str, entry: BucketEntry, ttl: float) -> "_Found":
 
 def _document(value: bytes) -> dict[str, object]:
     """The JSON object in a value; an empty one if it has none."""
-    if len(value) > _LARGEST:
+    if len(value) > _MAX_VALUE_BYTES:
         return {}
     try:
         found = json.loads(value)

@@ -22,7 +22,7 @@ _NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _KEY = re.compile(r"[A-Za-z0-9_/-]+(\.[A-Za-z0-9_/-]+)*")
 _OWNER = re.compile(rf"{_NODE.pattern}/{_NAME.pattern}")
 _LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
-_LONGEST = 128
+_MAX_LABEL_CHARS = 128
 RENEW_AT = 0.25
 """A node renews after this part of the TTL."""
 FENCE_AT = 0.8
@@ -137,7 +137,7 @@ class Member(Value):
 
     @property
     def draining(self) -> bool:
-        """Whether the node gives everything away and takes nothing. It is a label, so that every engine keeps it and
+        """Whether the node hands over its devices, and accepts none. It is a label, so that every engine keeps it and
         every node of the cluster sees it."""
         return DRAINING in self.labels
 
@@ -161,18 +161,18 @@ class Member(Value):
 
 
 def read_member(node: object, run: object, labels: object, version: object) -> Member | None:
-    """A member as an engine has it, where anybody may have written anything. None if it is none."""
+    """A member as an engine has it, where anybody may have written anything. None if it is not valid."""
     if not isinstance(labels, list) or len(labels) > MOST_LABELS or not isinstance(version, str):
         return None
     try:
-        return Member(node, run, labels, version[:_LONGEST])  # type: ignore[arg-type]  # it checks them
+        return Member(node, run, labels, version[:_MAX_LABEL_CHARS])  # type: ignore[arg-type]  # it checks them
     except (InvalidValue, InvalidType, TypeError):
         return None
 
 
 def is_owner(value: object) -> bool:
     """Whether this is the owner of a lease, as `Member.owner` writes it."""
-    return isinstance(value, str) and len(value) <= 2 * _LONGEST and _OWNER.fullmatch(value) is not None
+    return isinstance(value, str) and len(value) <= 2 * _MAX_LABEL_CHARS and _OWNER.fullmatch(value) is not None
 
 
 class Lease(NamedTuple):
@@ -304,7 +304,7 @@ def check_keys(keys: Iterable[str]) -> list[str]:
 
 
 def _fits(value: object, pattern: re.Pattern[str]) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST and pattern.fullmatch(value) is not None
+    return isinstance(value, str) and len(value) <= _MAX_LABEL_CHARS and pattern.fullmatch(value) is not None
 
 
 def _within(value: object, least: float, most: float) -> bool:

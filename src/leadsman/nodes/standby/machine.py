@@ -42,7 +42,7 @@ complete within 1.5 TTL."""
 
 
 LONGEST_WAIT, MOST_TIMES = 60.0, 4.0
-"""Seconds, and TTLs, of which the longer is waited for a silent owner at the most, whatever TTL its lease names. The
+"""Seconds, and TTLs, of which the longer is waited for a silent owner at most, whatever TTL its lease names. The
 nodes of an app have one TTL, but anybody may write a lease."""
 
 

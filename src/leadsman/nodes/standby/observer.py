@@ -25,7 +25,7 @@ SETTLE = 0.25
 certain order (MQTT 5 §3.8.4)."""
 REPLAY = 0.05
 """Seconds from the SUBACK of a lease that is read once more."""
-AGAIN = 1.0
+RESTART_INTERVAL = 1.0
 """Seconds after a fault of ours."""
 
 logger = logging.getLogger("leadsman")
@@ -80,7 +80,7 @@ class Observer:
             try:
                 wait, reason = await self._live()
             except Exception as error:  # a fault of ours must not leave the node without a view for good
-                wait, reason = AGAIN, f"{type(error).__name__}: {describe(error)}"
+                wait, reason = RESTART_INTERVAL, f"{type(error).__name__}: {describe(error)}"
             if self._observing.is_set():
                 self._observing.clear()
                 self._report.heard.forget()

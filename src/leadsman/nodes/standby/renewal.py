@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, TypeAdapter
 
 from leadsman.mqtt.topics import encode
 
-LARGEST = 1024
+MAX_DOCUMENT_BYTES = 1024
 """Bytes of a document; one that we write has some 120."""
 LONGEST_OWNER = 200
 """Characters of the name of a node."""
@@ -60,7 +60,7 @@ _RENEWALS = TypeAdapter(Renewal)
 def read_renewal(payload: bytes) -> Renewal | None:
     """Read a document. None if it is no lease."""
     try:
-        found = json.loads(payload) if len(payload) <= LARGEST else None
+        found = json.loads(payload) if len(payload) <= MAX_DOCUMENT_BYTES else None
         if not isinstance(found, dict):
             return None
         return _RENEWALS.validate_python([found.get(name) for name in ("owner", "token", "ttl_s", "sent")])

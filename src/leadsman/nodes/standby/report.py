@@ -14,7 +14,7 @@ from leadsman.nodes.report import NodeReport
 from leadsman.nodes.shared_app import SharedApp
 from leadsman.text import clean
 
-MOST = 256
+MAX_NODES = 256
 """Nodes that are kept."""
 LEAST_LIFE = 1.0
 """Seconds for which a document without a TTL is kept at least."""
@@ -48,9 +48,9 @@ class Peers:
         if document is None:
             return
         now = self._now()
-        if len(self._heard) >= MOST:
+        if len(self._heard) >= MAX_NODES:
             self._heard = {name: heard for name, heard in self._heard.items() if heard.lives(now)}
-        if len(self._heard) < MOST:
+        if len(self._heard) < MAX_NODES:
             self._heard[node] = _Peer(now, max(LEAST_LIFE, LIFE * document["ttl_s"]), brief_of(document))
 
     def forget(self) -> None:

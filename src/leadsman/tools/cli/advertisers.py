@@ -10,9 +10,9 @@ from leadsman.text import clean, count_noun
 from leadsman.text.identifiers import lowercase_identifier
 from leadsman.tools.cli.screen import STEPS, Line, clip, column, cut
 
-MOST = 10_000
+MAX_DEVICES = 10_000
 """Devices that are remembered, those heard last: a phone has a new address every few minutes."""
-SILENT = 30.0
+GREY_SECONDS = 30.0
 """Seconds after which a device is grey. BlueZ forgets a device then."""
 TITLE = "leadsman ble scan"
 KEYS = "q quit  ↑ ↓ choose"
@@ -20,7 +20,7 @@ BIND_KEY = '# key = "…"  # it encrypts its values: write its bind key'
 """The last line of the settings of a device that encrypts."""
 MORE = 'more makes: pip install "leadsman[ble-decoders]"'
 """What is beside the keys where only the sensors of BTHome are recognised."""
-NOTHING = "  nothing is heard yet; a sensor that sleeps advertises seldom, or when its button is pressed"
+EMPTY_TEXT = "  nothing is heard yet; a sensor that sleeps advertises seldom, or when its button is pressed"
 _MOST_PARTS = 16
 """Services, companies and service data of one device."""
 _LONGEST_NAME = 248
@@ -105,7 +105,7 @@ class Advertiser(NamedTuple):
 
 
 class Advertisers:
-    """All devices that were heard, at most `MOST`: the one that was silent for longest is forgotten first.
+    """All devices that were heard, at most `MAX_DEVICES`: the one that was silent for longest is forgotten first.
 
     Args:
         recognise: finds the decoder of an advertisement.
@@ -149,7 +149,7 @@ class Advertisers:
         )
         if is_new or found.what != before.what:
             self._changed[address] = None
-        if len(self._found) > MOST:
+        if len(self._found) > MAX_DEVICES:
             gone = next(iter(self._found))
             del self._found[gone]
             self._changed.pop(gone, None)
@@ -212,7 +212,7 @@ def screen(
     shown = rows[view.top : view.top + room]
     widths = (max([_ADDRESS, *(len(each.address) + 1 for each in shown)]), _NAME[width >= _WIDE], _SIGNAL, _DECODER)
     titles = map(column, ("address", "name", "signal", "decoder"), widths)
-    body = [_row(each, widths, now, chosen=each is rows[place]) for each in shown] or [[(NOTHING, "dim")]]
+    body = [_row(each, widths, now, chosen=each is rows[place]) for each in shown] or [[(EMPTY_TEXT, "dim")]]
     blank: list[Line] = [[] for _ in range(room - len(body) + 1)]
     count = f"  {count_noun(len(rows), 'device')}, {sum(bool(each.decoder) for each in rows)} recognised"
     count += f", {forgotten} forgotten" if forgotten else ""
@@ -235,7 +235,7 @@ def line_of(each: Advertiser) -> str:
 
 
 def _row(each: Advertiser, widths: Sequence[int], now: float, *, chosen: bool) -> Line:
-    style = "dim" if now - each.heard > SILENT else "green" if each.decoder else ""
+    style = "dim" if now - each.heard > GREY_SECONDS else "green" if each.decoder else ""
     texts = (each.address, each.name, f"{each.rssi} dBm", each.recognised)
     return [("> " if chosen else "  ", "bold"), ("".join(map(column, texts, widths)) + each.advertises, style)]
 

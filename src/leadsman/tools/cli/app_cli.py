@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MODES = {
     "demo": "run without hardware and show what is published; needs mosquitto or leadsman[demo]",
     "check": "check the app and its settings without running it",
-    "doctor": "examine the broker and this machine, and say what to mend",
+    "doctor": "examine the broker and this machine, and say what to fix",
 }
 """What the program does instead of running the app."""
 

@@ -25,7 +25,7 @@ KEYS = "q quit  ↑ ↓ choose  Enter why  s sort  / filter  t trouble only"
 DETAIL_KEYS = "q quit  ↑ ↓ another device  Esc back"
 _APPS = 6
 """Lines of apps, and of apps that were stopped; the others are counted."""
-_SHORTEST = 10
+_MIN_URL_CELLS = 10
 """Cells below which the URL of the broker is left out."""
 _LOST = 3
 """Lines about our own connection."""
@@ -203,7 +203,7 @@ def _head(head: Heading, apps: Sequence[AppRow], rows: Sequence[DeviceRow], widt
         state = ", state unknown"
     name, clock, count = "leadsman watch", f"  {head.clock}", f"  {count_noun(len(rows), 'device')}{state}"
     room = width - len(name) - len(clock) - len(count) - 1
-    broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
+    broker = f"  {clip(head.broker, room - 2)}" if room > _MIN_URL_CELLS else ""
     yield [(name, "bold"), (column(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
         yield from ([(column(line, width), "lost")] for line in wrap(escape(head.lost), max(1, width - 1))[:_LOST])

@@ -384,7 +384,7 @@ class Fleet:
 
 
 def describe_reading(payload: str, terms: Mapping[str, Json] = MappingProxyType({})) -> str:
-    """A reading in one line, as `describe_fields` writes it; what is none is left as it is."""
+    """A reading in one line, as `describe_fields` writes it; any other text is left as it is."""
     try:
         found = json.loads(payload)
         return describe_fields(found, terms) if isinstance(found, dict) else clean(payload)
@@ -400,7 +400,7 @@ def _matches(pattern: list[str], prefix: list[str]) -> bool:
 
 
 def _ago(text: Json, now: float) -> float | None:
-    """Seconds since a time, negative before it; None if it is none."""
+    """Seconds since a time, negative before it; None if it is not a time."""
     moment = when(text) if isinstance(text, str) else None
     return None if moment is None else now - moment.timestamp()
 
@@ -412,12 +412,12 @@ def _outdated(runtime: Mapping[str, Json], report: Json, answered_at: float, hea
 
 
 def _object(found: Json) -> dict[str, Json]:
-    """An object of JSON; empty for what is none."""
+    """An object of JSON; empty for anything else."""
     return found if isinstance(found, dict) else {}
 
 
 def _count(number: Json) -> int:
-    """A number of something; 0 for what is none."""
+    """A number of something; 0 for anything else."""
     return number if isinstance(number, int) and not isinstance(number, bool) else 0
 
 

@@ -39,7 +39,7 @@ NO_SUBSCRIBERS = 0x10
 """PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker sends it."""
 _TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 """An app, such as ``house:app``."""
-_PATIENCE = 1.0
+_PROGRESS_DELAY = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
 
 
@@ -54,8 +54,8 @@ def ask(
 ) -> Any:
     """Send a request to `topic` and return the ``data`` of its answer. Of several brokers the first one counts at which
     the app answers. A person at a terminal reads what the command waits for, and how many pages have come. An answer
-    without data is none of leadsman, unless it `may_be_empty`. At the topic of its `status` an app that is offline is
-    seen, and one whose connection breaks as it answers.
+    without data is not one of leadsman, unless it `may_be_empty`. At the topic of its `status` an app that is offline
+    is seen, and one whose connection breaks as it answers.
 
     Raises:
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
@@ -404,7 +404,7 @@ class _Exchange(SideConnection):
                 await self.connection.subscribe(f"{self._topic}/response")
                 session = self._session(status)
                 if session is not None and session[0] == "offline":
-                    timeout = min(timeout, _PATIENCE)
+                    timeout = min(timeout, _PROGRESS_DELAY)
                 packet = self.connection.publish(Message(self._topic, json.dumps(self._request).encode()))
                 while len(self._pages) < self._expected:
                     await self._next_page(packet, broker, timeout)
@@ -474,11 +474,11 @@ class _Exchange(SideConnection):
         return None if status is None else (status.get("state"), status.get("session"))
 
     async def _show_progress(self, broker: Broker) -> None:
-        await asyncio.sleep(_PATIENCE)
+        await asyncio.sleep(_PROGRESS_DELAY)
         if not self._pages:
             self._print_progress(f"waiting for an answer at {self._topic!r} on {broker} …")
         while True:
-            await asyncio.sleep(_PATIENCE)
+            await asyncio.sleep(_PROGRESS_DELAY)
             if self._pages:
                 self._print_progress(f"{len(self._pages)} of {self._expected} pages have come …")
 

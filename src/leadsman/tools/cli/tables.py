@@ -16,8 +16,8 @@ _ODD = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udff
 UTF-8 cannot have."""
 
 
-WIDEST = 120
-"""Columns that are used at the most: longer lines are hard to read."""
+MAX_COLUMNS = 120
+"""Columns that are used at most: longer lines are hard to read."""
 LONGEST_WORD = 24
 """Cells of the longest word for which a column of a table keeps room."""
 READABLE = 24
@@ -30,9 +30,9 @@ def columns() -> int | None:
     """The columns that a line may have; None if the output does not go to a terminal. ``COLUMNS`` sets it."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and len(given) < 5:
-        return min(int(given), WIDEST) or None
+        return min(int(given), MAX_COLUMNS) or None
     try:
-        return min(os.get_terminal_size(sys.stdout.fileno()).columns, WIDEST) or None
+        return min(os.get_terminal_size(sys.stdout.fileno()).columns, MAX_COLUMNS) or None
     except (OSError, ValueError, AttributeError):  # also of a stream that is no file
         return None
 
@@ -97,7 +97,7 @@ def json_text(document: object, indent: int | None = None) -> str:
 
 
 def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]], measure: Callable[[str], int]) -> list[int]:
-    """What each column measures at the most."""
+    """What each column measures at most."""
     return [max(measure(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
 
 

@@ -26,11 +26,11 @@ NODES = ("pi-1", "pi-2", "pi-3")
 TTL = 3
 """Seconds; the shortest that is allowed, so that nobody waits for long."""
 APP = "leadsman.tools.demo.cluster_app:app"
-QUIET = 2 * INTERVAL
+SETTLED_SECONDS = 2 * INTERVAL
 """Seconds without a change, after which the nodes agree."""
-LOOK = 2.0
+VIEW_SECONDS = 2.0
 """Seconds to look at what came of it."""
-PATIENCE = 60.0
+STEP_TIMEOUT = 60.0
 """Seconds until what must happen has not."""
 INSTALL = (
     "the demo of a cluster needs nats-server, which keeps the leases; on Debian: apt-get install nats-server;"
@@ -167,14 +167,14 @@ class ClusterDemo:
 
     async def _shared(self, *names: str) -> None:
         """Wait until these nodes read all meters, report how many each, and leave time to look."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._takeovers.settled(names, METERS, time.time(), QUIET):
+        deadline = time.monotonic() + STEP_TIMEOUT
+        while not self._takeovers.settled(names, METERS, time.time(), SETTLED_SECONDS):
             self.check()
             if time.monotonic() > deadline:
-                raise LeadsmanError(f"not all meters were read by {', '.join(names)} within {PATIENCE:.0f} s")
+                raise LeadsmanError(f"not all meters were read by {', '.join(names)} within {STEP_TIMEOUT:.0f} s")
             await asyncio.sleep(0.05)
         print_text(f"{METERS} meters: {', '.join(f'{name} {len(self._takeovers.owned(name))}' for name in names)}")
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(VIEW_SECONDS)
 
     def _hear(self, message: Received) -> None:
         if not message.retain:

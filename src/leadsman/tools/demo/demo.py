@@ -173,7 +173,7 @@ def introduce(broker: Broker, description: str, page: str, hints: Sequence[str])
 
 
 async def end_after(duration: float, trouble: asyncio.Task[None], account: Account, stop: Callable[[], None]) -> None:
-    """End the demo after so many seconds: mend what is broken, and let the app deliver what waits."""
+    """End the demo after so many seconds: fix what is broken, and let the app deliver what waits."""
     await asyncio.sleep(duration)
     trouble.cancel()
     end = time.monotonic() + DELIVERY

@@ -39,7 +39,7 @@ class Meter(PtyDevice):
 
 
 class Faults:
-    """Breaks the broker and the meter in turn, and mends them.
+    """Breaks the broker and the meter in turn, and fixes them.
 
     Args:
         meter: is disturbed.
@@ -55,7 +55,7 @@ class Faults:
         """Seconds that each fault has lasted altogether, by its name."""
 
     async def make(self) -> None:
-        """Break and mend until cancelled; what is broken then is mended."""
+        """Break and fix until cancelled; what is broken then is fixed."""
         meter, broker = self._meter, self._mosquitto
         while True:
             if broker is not None:

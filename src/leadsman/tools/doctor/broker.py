@@ -60,9 +60,9 @@ OFFERING = 5.0
 WILL_DELAY = 2.0
 """Seconds: the shortest at which a broker that counts whole seconds, as mosquitto 2.1 does, differs from one that
 has no delay. MQTT can express 1 s, which ends at the next full second there."""
-KEPT = 60.0
+PROBE_EXPIRY = 60.0
 """Seconds after which the broker drops the retained probe, should nobody be left to remove it."""
-PATIENCE = 2.5
+WILL_SLACK = 2.5
 """Seconds to wait for a will beyond its time: brokers look at their clocks about once a second."""
 BIRTH = "homeassistant/status"
 """Home Assistant's default (https://www.home-assistant.io/integrations/mqtt/#birth-and-last-will-messages)."""
@@ -366,7 +366,7 @@ async def retained(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Fo
     topic, payload = subject.topics.of(DOCTOR, "retained"), new_marker()
     async with visit_of(visitor, "keep") as visit:
         try:
-            expires = visitor.clock.monotonic() + KEPT
+            expires = visitor.clock.monotonic() + PROBE_EXPIRY
             code = await visit.publish(Message(topic, payload, retain=True, expires=expires))
             if code is None or code >= 0x80:
                 return {"retained": RetainedFacts(code, False)}
@@ -419,7 +419,7 @@ async def will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
                 cut = time.monotonic()
                 dying.connection.abort()
             came = await heir.until(
-                lambda: any(each.payload == payload for each in heir.messages), WILL_DELAY + PATIENCE
+                lambda: any(each.payload == payload for each in heir.messages), WILL_DELAY + WILL_SLACK
             )
             after = time.monotonic() - cut if came else None
         finally:
@@ -451,7 +451,7 @@ NEIGHBOUR = 0.3
 ReportProgress = Callable[[str], None]
 """Called with what is examined at the moment."""
 Step = Callable[[Visitor, Subject, BrokerFacts], Awaitable[Found]]
-_QUICK: tuple[tuple[str, Step], ...] = (
+_QUICK_STEPS: tuple[tuple[str, Step], ...] = (
     ("probe", probe),
     ("access list", offers),
     ("subscriptions", subscriptions),
@@ -460,7 +460,7 @@ _QUICK: tuple[tuple[str, Step], ...] = (
     ("name of the broker", software),
     ("access list", offers_by_name),
 )
-_SLOW: tuple[tuple[str, Step], ...] = (("retained", retained), ("will", will))
+_SLOW_STEPS: tuple[tuple[str, Step], ...] = (("retained", retained), ("will", will))
 """They take their time, beside the others: the will waits for the broker's clock."""
 
 
@@ -482,9 +482,9 @@ class BrokerExamination:
         visitor = await self._connect()
         if visitor is None or self.facts.mixed_up:  # each connection would end that of the running app
             return
-        slow = [asyncio.create_task(self._step(name, step, visitor, LONG_STEP)) for name, step in _SLOW]
+        slow = [asyncio.create_task(self._step(name, step, visitor, LONG_STEP)) for name, step in _SLOW_STEPS]
         try:
-            for name, step in _QUICK:
+            for name, step in _QUICK_STEPS:
                 await self._step(name, step, visitor, STEP)
                 if self.facts.hung is not None:
                     return

@@ -76,13 +76,13 @@ def worst(findings: Iterable[Finding]) -> Verdict:
     return max((each.verdict for each in findings), key=_RANK.index, default="ok")
 
 
-FEW = 10
+MIN_IN_FLIGHT = 10
 """Messages in flight. With fewer, the road to the broker limits how many readings arrive."""
 _DEVICE, _REST = 60, 300
 """Bytes of a heartbeat: a device, and the rest; see `leadsman.monitoring.heartbeat`."""
-EARLY = 0.4
+MIN_WILL_SHARE = 0.4
 """The part of a will delay that must have passed: brokers round, and one that counts whole seconds makes 1 s of 2."""
-AGAIN = "run the doctor again; if this stays, look at the broker's log"
+RUN_AGAIN = "run the doctor again; if this stays, look at the broker's log"
 """The advice where something was not seen."""
 
 
@@ -100,11 +100,11 @@ def reach(facts: Facts) -> Iterator[Result]:
     match failure.kind:
         case "address":
             hint = "most brokers use 1883, and 8883 with TLS" if not broker.unix else "the path is that of its listener"
-            yield fail(failure.text, f"start the broker, or mend host and port; {hint}")
+            yield fail(failure.text, f"start the broker, or fix host and port; {hint}")
         case "name":
-            yield fail(failure.text, f"mend the name, or its DNS: getent hosts {broker.host}")
+            yield fail(failure.text, f"fix the name, or its DNS: getent hosts {broker.host}")
         case "silent":
-            advice = "mend user name and password, or host and port; or see whether the broker hangs: its log says more"
+            advice = "fix user name and password, or host and port; or see whether the broker hangs: its log says more"
             yield fail(failure.text, advice)
         case "refused" if failure.code not in CREDENTIALS:
             yield fail(failure.text, "the log of the broker says more")
@@ -143,10 +143,10 @@ def _refused(facts: Facts, failure: ConnectFailure) -> Result:
     subject = facts.subject
     if subject.broker.username is None:
         return fail(
-            f"the broker takes no anonymous clients (0x{failure.code:02x})", "set MQTT__USERNAME, MQTT__PASSWORD"
+            f"the broker does not allow anonymous clients (0x{failure.code:02x})", "set MQTT__USERNAME, MQTT__PASSWORD"
         )
     command = f"mosquitto_passwd FILE {subject.broker.username}"
-    advice = f"mend MQTT__PASSWORD, or give the broker this user (where it is mosquitto: {command})"
+    advice = f"fix MQTT__PASSWORD, or give the broker this user (where it is mosquitto: {command})"
     other = f"; if it ties users to client ids, allow {subject.client_id}-doctor-* too"
     return fail(f"the broker refuses the user {subject.broker.username!r} (0x{failure.code:02x})", advice + other)
 
@@ -178,7 +178,7 @@ def limits(facts: Facts) -> Iterator[Result]:
     if connack is None:
         return
     found = []
-    if connack.receive_maximum < FEW:
+    if connack.receive_maximum < MIN_IN_FLIGHT:
         text = f"{connack.receive_maximum} in flight at a time (Receive Maximum): readings may wait for one another"
         found.append(warn(text, f"let it allow 20 or more{_in_mosquitto(facts, 'max_inflight_messages 20')}"))
     if connack.maximum_qos == 0:
@@ -234,7 +234,7 @@ def last_will(facts: Facts) -> Iterator[Result]:
         yield unknown("this user may not publish or read the will of the probe", allow_probes(facts))
     elif seen.after is None:
         yield fail("no will came: subscribers do not notice that the app died", "the log of the broker says more")
-    elif seen.after < EARLY * seen.wanted:
+    elif seen.after < MIN_WILL_SHARE * seen.wanted:
         text = f"the will came after {seen.after:.1f} s instead of {seen.wanted:g} s: short breaks show as offline"
         yield warn(text, "use a broker that has the will delay of MQTT 5, such as mosquitto 2")
     else:
@@ -258,7 +258,7 @@ def not_seen(broker: BrokerFacts, step: str) -> Result:
     if broker.mixed_up:
         return unknown("not examined: the connections of the doctor would end that of the app")
     why = broker.faults.get(step, f"not examined: the broker hangs at {broker.hung}" if broker.hung else "not examined")
-    return unknown(why, AGAIN)
+    return unknown(why, RUN_AGAIN)
 
 
 SHOWN = 4
@@ -351,7 +351,7 @@ def subscribing(facts: Facts) -> Iterator[Result]:
         text = f"{_named(unseen)}: subscribed, but this user may not publish there, so nothing could come back"
         yield unknown(text, allow_probes(facts))
     if failed := [each for each in broker.filters if each not in found]:
-        yield unknown(f"{_named(failed)}: {clean(broker.filters[failed[0]].fault or '')}", AGAIN)
+        yield unknown(f"{_named(failed)}: {clean(broker.filters[failed[0]].fault or '')}", RUN_AGAIN)
     elif all(heard or (heard is None and each in elsewhere) for each, heard in found.items()):
         text = f"requests arrive at {count_noun(len(found) - len(elsewhere), 'filter')}"
         yield ok(text + (f", and the broker takes {count_noun(len(elsewhere), 'further one')}" if elsewhere else ""))
@@ -617,7 +617,7 @@ def serial_ports(facts: Facts) -> Iterator[Result]:
 def _serial_port(port: SerialFacts) -> Result:
     name = clean(port.name)
     if port.fault is not None:
-        return fail(f"{name}: {port.fault}", "mend the name of the gateway, or its DNS")
+        return fail(f"{name}: {port.fault}", "fix the name of the gateway, or its DNS")
     if "://" in port.name:
         return ok(f"{name}: the name has an address; the doctor does not connect, since many gateways serve one client")
     if not port.exists:
@@ -683,10 +683,10 @@ def _servers(facts: Facts, *kinds: ResourceKind) -> list[ServerFacts]:
     return [each for each in facts.servers if each.resource.kind in kinds]
 
 
-def _reached(each: ServerFacts, well: str, mend: str) -> Result:
+def _reached(each: ServerFacts, well: str, fix: str) -> Result:
     if each.fault is None:
         return ok(f"{each.resource.name} {well}")
-    return fail(each.fault, f"open the address in a browser; mend {mend}")
+    return fail(each.fault, f"open the address in a browser; fix {fix}")
 
 
 def calendar_searches(facts: Facts) -> Iterator[Result]:
@@ -713,7 +713,7 @@ def calendar_searches(facts: Facts) -> Iterator[Result]:
         if clear:
             yield ok(f"{name}: a search by time brings all events of {count_noun(clear, 'calendar')}")
         if each.stopped is not None:
-            yield unknown(f"{name}: not all calendars were compared: {each.stopped}", AGAIN)
+            yield unknown(f"{name}: not all calendars were compared: {each.stopped}", RUN_AGAIN)
 
 
 def versions(facts: Facts) -> Iterator[Result]:

@@ -42,7 +42,7 @@ DEADLINE = 16.0
 CLEARING = 3.5
 """Seconds in which what is cancelled removes what it left at the broker. Code that ignores a cancellation, such as that
 of an adapter, is left behind."""
-PATIENCE = 8.0
+LOGIN_TIMEOUT = 8.0
 """Seconds to log in at one server."""
 COMPARING = 7.0
 """Seconds to compare the searches of one calendar server."""
@@ -143,11 +143,11 @@ async def _asked(resource: Resource, log_in: Callable[[], Awaitable[object]]) ->
 async def _fault_of(resource: Resource, log_in: Callable[[], Awaitable[object]]) -> str | None:
     """Why logging in failed; None if it did not."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LOGIN_TIMEOUT):
             await log_in()
     except TimeoutError as error:
         named = isinstance(error, LeadsmanError)
-        return describe(error) if named else f"{resource.name} did not answer within {PATIENCE:g} s"
+        return describe(error) if named else f"{resource.name} did not answer within {LOGIN_TIMEOUT:g} s"
     except Exception as error:  # see above
         return describe(error)
     return None

@@ -119,7 +119,7 @@ WIDTH = 80
 COLUMNS = 65
 LABEL = 13
 """Characters before the columns."""
-LEAST = 0.005
+MIN_DRAWN_SHARE = 0.005
 """A smaller share is drawn as a dot, as none is. Else one device of many would fill every column with its seconds."""
 BLOCKS = "·▁▂▃▄▅▆▇█"
 PLAIN = ".:-=+*%@#"
@@ -147,7 +147,7 @@ class Pen:
         """A piece of text in a style."""
         return f"\x1b[{style}m{text}\x1b[0m" if self._colour and text else text
 
-    def lane(self, label: str, shares: Sequence[float], style: str, least: float = LEAST) -> str:
+    def lane(self, label: str, shares: Sequence[float], style: str, least: float = MIN_DRAWN_SHARE) -> str:
         """One line of columns: each share, 0 to 1, is a block as high. One below `least` is a dot."""
         highest = len(self.ramp) - 1
         cells = "".join(

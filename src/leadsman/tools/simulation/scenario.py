@@ -110,7 +110,7 @@ class OutageRange(NamedTuple):
     """Seconds."""
 
 
-SILENT = 0.5
+SILENT_SHARE = 0.5
 """The share of the outages in which calls get no answer, 0 to 1."""
 NO_OUTAGES = OutageRange(0, 0, 1.0, 1.0)
 
@@ -136,7 +136,7 @@ class Scenario(NamedTuple):
     """When the wall clock is set, as a part of the day from 0 to 1; and by how many seconds."""
 
 
-QUIET = Scenario(
+QUIET_DAY = Scenario(
     "quiet",
     "a quiet day",
     datetime(2026, 1, 14, tzinfo=UTC),
@@ -166,7 +166,7 @@ OUTAGES = Scenario(
     failing=(0.0, 0.02),
     steps=((0.3, -45.0), (0.8, 90.0)),
 )
-SCENARIOS: dict[str, Scenario] = {each.name: each for each in (QUIET, FLAKY, OUTAGES)}
+SCENARIOS: dict[str, Scenario] = {each.name: each for each in (QUIET_DAY, FLAKY, OUTAGES)}
 """By name. The day of outages begins at midnight in Berlin, in the night in which Europe sets its clocks forward."""
 
 
@@ -203,5 +203,5 @@ def _outages(scenario: Scenario, outages: OutageRange, wire: str, length: float,
         # Most outages are short: as many last 1 to 10 minutes as 10 to 100.
         lasting = round(low * (high / low) ** chance(*about, number, "length"))
         begin = round(chance(*about, number, "begin") * length)
-        silent = chance(*about, number, "silent") < SILENT
+        silent = chance(*about, number, "silent") < SILENT_SHARE
         yield PlannedFault(wire, float(begin), float(min(begin + lasting, length)), silent)

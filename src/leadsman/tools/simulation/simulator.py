@@ -85,7 +85,7 @@ OF_ITS_OWN = 5
 """A handler whose first so many calls fail, though there is no fault, does not work in a simulation."""
 FAILING = 0.2
 """Seconds of a call that fails because the device is weak."""
-SHORT = 2**16
+SHORT_BYTES = 2**16
 """Bytes. Whether a longer message is too large is left to the outbox."""
 
 
@@ -100,7 +100,7 @@ class ShortLink(Link):
     def put(self, message: Message) -> None:
         """See `Link`."""
         outbox = self.outbox
-        if outbox.messages or not self.up or message.size > SHORT:
+        if outbox.messages or not self.up or message.size > SHORT_BYTES:
             super().put(message)
             return
         outbox.delivered += 1

@@ -8,7 +8,7 @@ from leadsman.tools.cli.arguments import Subcommand
 COMMANDS = {
     "run": "run an app until Ctrl-C or SIGTERM",
     "check": "check an app and its settings without running it",
-    "doctor": "examine the broker and the machine of an app, and say what to mend",
+    "doctor": "examine the broker and the machine of an app, and say what to fix",
     "inspect": "show what an app registers, or the state of a running app",
     "trace": "show each failed call of a running app, and the decision",
     "why": "say why a device is silent",

@@ -18,7 +18,7 @@ from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.terminal import running, show, signals_set, size
 from leadsman.tools.cli.times import zone
 
-SILENCE = 10.0
+SCANNER_SILENCE = 10.0
 """Seconds without any advertisement after which the scanner is started again, or explains why it cannot be."""
 PRINTING = 1.0
 """Seconds between two looks for what is new, where the output is no terminal: a device sends its name apart."""
@@ -28,7 +28,7 @@ MOST_SETTINGS = 100
 
 def run(options: argparse.Namespace) -> None:
     """Show the Bluetooth devices in range."""
-    radio = BleRadio(options.adapter, silence=SILENCE)
+    radio = BleRadio(options.adapter, silence=SCANNER_SILENCE)
     radio.check_installed()
     missing = _missing_decoders()
     heard = Advertisers(recognise)

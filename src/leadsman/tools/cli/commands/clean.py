@@ -37,7 +37,7 @@ from leadsman.tools.doctor.access import describe_topics, described_by
 
 AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
-LATE = 1.0
+REMOVAL_WAIT = 1.0
 """Seconds for the broker to remove what it has acknowledged before it is asked once more: amqtt works so late."""
 WITNESSES = 20
 """Topics that stay, of which it is seen whether the broker shows what it keeps of the app."""
@@ -282,7 +282,7 @@ async def _stays(
     """Those of some topics that the broker still keeps, and those that it refuses and hides, each with the reason."""
     left = await _still_kept(broker, topics, marker)
     if left - refused.keys():
-        await asyncio.sleep(LATE)  # some work on what they have acknowledged
+        await asyncio.sleep(REMOVAL_WAIT)  # some work on what they have acknowledged
         left = await _still_kept(broker, topics, marker)
     left |= refused.keys() & removal.hidden
     return {topic: f"stays: {refused[topic]}" if topic in refused else STILL_THERE for topic in topics if topic in left}

@@ -72,7 +72,7 @@ def _drain(options: argparse.Namespace) -> int:
             print_text(f"{node.node}: takes part again")
             return 0
         again = f"leadsman cluster undrain {node.node} ends that, and so does a restart"
-        print_text(f"{node.node}: gives everything away, and takes nothing; {again}")
+        print_text(f"{node.node}: hands over its devices, and accepts none; {again}")
         for each in left:
             print_text(f"no other node can poll {_needing(each)}")
         return WITHOUT_NODE if left else 0

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from leadsman.ledger.ledger import READ
-from leadsman.ledger.saved import KEPT
+from leadsman.ledger.saved import KEPT_SECONDS
 from leadsman.loop.durations import human
 from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, UsageError, argument, duration
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leadsman.ledger.document import DeviceLedger, LedgerGap
     from leadsman.ledger.ledger import Disposition
 
-MOST = 100
+MAX_SHOWN = 100
 """Gaps that a person reads; a program gets all."""
 LATELY = 3600.0
 """Seconds since the end of a gap that `ended_lately` names: an hour."""
@@ -30,8 +30,10 @@ MOST_ENDED = 10
 
 def run(options: argparse.Namespace) -> None:
     """Show the ledgers of a running app."""
-    if options.since > KEPT:
-        raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
+    if options.since > KEPT_SECONDS:
+        raise UsageError(
+            f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT_SECONDS)}"
+        )
     answer = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
     with any_version():
         show(answer["ledger"], as_json=options.json)
@@ -54,11 +56,11 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
         print("\nThere is no gap.")
         return
     gaps.sort(key=lambda found: found[1]["since"], reverse=True)
-    rows = [_gap(*found) for found in gaps[:MOST]]
+    rows = [_gap(*found) for found in gaps[:MAX_SHOWN]]
     lasting = {row[2]: RED for row, (_, gap) in zip(rows, gaps, strict=False) if gap["until"] is None}
     print("\n" + table(("device", f"since ({zone()})", "length", "cause", "without a reading"), rows, lasting))
-    if len(gaps) > MOST:
-        print_text(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
+    if len(gaps) > MAX_SHOWN:
+        print_text(f"… and {len(gaps) - MAX_SHOWN} earlier gaps; choose devices, a shorter time, or --json")
 
 
 def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:

@@ -237,7 +237,7 @@ def _retries(each: "Registered") -> str:
     where = each.get("policy_where", {}).items()
     names = ", ".join(name if words is None else f"{name} where {words}" for name, words in where)
     if (policy := names or each.get("policy_name") or each.get("policy")) is not None:
-        return clean(policy) if len(policy) <= WIDEST else f"{clean(policy)[: WIDEST - 1]}…"
+        return clean(policy) if len(policy) <= MAX_POLICY_CHARS else f"{clean(policy)[: MAX_POLICY_CHARS - 1]}…"
     if "retry" not in each:
         return ""
     limits = (("budget", each.get("budget")), ("within", each.get("within")))
@@ -274,7 +274,7 @@ def _length(seconds: float | None) -> str:
     return human(seconds) if seconds else ""
 
 
-WIDEST = 60
+MAX_POLICY_CHARS = 60
 """Characters of a policy in a table; ``--json`` prints all of it."""
 _COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
     "kind": lambda each: each["kind"] + ("" if each["enabled"] else " (off)"),

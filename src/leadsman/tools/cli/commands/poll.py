@@ -24,7 +24,7 @@ from leadsman.tools.cli.tables import json_text, print_text
 if TYPE_CHECKING:
     from leadsman.introspection.document import DeviceSection
 
-FIRST = 5.0
+EXISTENCE_TIMEOUT = 5.0
 """Seconds for the answer whether there is such a device; the poll itself may take longer."""
 
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     brokers, prefix = running_app(options)
     where = process(brokers, prefix, (name,))
     request = {"sections": ["app", "devices", "fields"], "devices": [name]}
-    about = ask(brokers, where.introspect, request, min(options.timeout, FIRST))
+    about = ask(brokers, where.introspect, request, min(options.timeout, EXISTENCE_TIMEOUT))
     with any_version():
         if reason := _not_polled(about["devices"].get(name)):
             raise LeadsmanError(f"{clean(name)} {reason}")

@@ -31,11 +31,11 @@ from leadsman.tools.simulation.outcome import PolicyDay, Stage, conclusion, titl
 from leadsman.tools.simulation.scenario import BROKER, SCENARIOS
 from leadsman.tools.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
 
-PATIENCE = 1.0
+PROGRESS_DELAY = 1.0
 """Seconds before progress is shown."""
 YEARS = range(1971, 3000)
 """Years in which a simulation may begin."""
-LONGEST = 31 * 86_400.0
+MAX_SIMULATED_SECONDS = 31 * 86_400.0
 """Seconds of a simulation."""
 
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError("name the app: leadsman simulate house:app")
     app, where = load_target(options.target), sources_of(options)
     variants = _variants(options)
-    if not 60 <= options.length <= LONGEST:
+    if not 60 <= options.length <= MAX_SIMULATED_SECONDS:
         raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
     if options.begins is not None and options.begins.year not in YEARS:
         raise UsageError(f"--begins is in the year {options.begins.year}; write one from 1971 to 2999")
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     stage = stage_of(simulation)
     pairs = [(each, variants[first]) for each, first in zip(variants, firsts(simulation, variants), strict=True)]
     variants = [each for each, first in pairs if each is first]
-    with Progress(sys.stderr, PATIENCE) as progress:
+    with Progress(sys.stderr, PROGRESS_DELAY) as progress:
         abouts = (f"policy {n} of {len(variants)}, {clean(each.name)[:40]}" for n, each in enumerate(variants, 1))
         outcomes = [
             simulate(simulation, stage, each, functools.partial(_show, progress, about))

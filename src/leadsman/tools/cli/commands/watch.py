@@ -34,7 +34,7 @@ from leadsman.tools.cli.times import zone
 ASKING = 3.0
 """Seconds between two requests about the visible devices."""
 RECONNECT = 0.5
-"""Seconds between two attempts to connect, except after a refusal that only a person can mend."""
+"""Seconds between two attempts to connect, except after a refusal that only a person can fix."""
 PLAIN_WIDTH = 100
 """Columns of a board that is no screen."""
 

@@ -1,5 +1,5 @@
-"""Where devices are read: their timers, their event bus, and what runs them. An app has one home; in a cluster, each
-shard at work on this node has one of its own besides."""
+"""Where devices are read: their timers, their event bus, and what runs them. An app has one group of them; in a
+cluster, each shard at work on this node has one of its own besides."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
 
 
-class Surroundings(NamedTuple):
-    """The registrations of an app and the services that all its homes use."""
+class DeviceServices(NamedTuple):
+    """The registrations of an app and the services that all groups of its devices use."""
 
     telemetries: "Mapping[str, Telemetry]"
     """All registrations of the app by name, as are the next two."""
@@ -33,31 +33,31 @@ class Surroundings(NamedTuple):
     commands: "Mapping[str, Command]"
     resources: SharedResources
     dispatcher: "Callable[[], Dispatcher]"
-    """Gives the dispatcher, which executes commands. It is made for the first one."""
+    """Gives the dispatcher, which executes commands. It is created on first use."""
     end_app: Callable[[str, BaseException], None]
     """Ends the app, because a device that must work does not."""
 
 
-class Home:
+class DeviceGroup:
     """Makes devices, and runs them from `start` to `stop`.
 
     Args:
-        surroundings: what all homes of the app have in common.
+        services: what all groups of the app have in common.
         publishing: the timers and the event bus of the devices, and how they publish.
     """
 
-    def __init__(self, surroundings: Surroundings, publishing: PublisherContext) -> None:
+    def __init__(self, services: DeviceServices, publishing: PublisherContext) -> None:
         self.environment = publishing.environment
         """The timers and the event bus of the devices."""
-        self._surroundings = surroundings
+        self._services = services
         self._publishing = publishing
         self._polling = PollContext(
             publishing.environment,
             publishing,
-            surroundings.resources,
+            services.resources,
             PublishQueue(),
             asyncio.get_running_loop(),
-            surroundings.end_app,
+            services.end_app,
         )
         self._polls: list[PollRunner] = []
         self._sources: list[SourceRunner] = []
@@ -66,7 +66,7 @@ class Home:
 
     def make(self, name: str) -> Device:
         """Make a registered device ready. What is not enabled gets nothing that runs it."""
-        app = self._surroundings
+        app = self._services
         reader: Telemetry | Source | None = app.telemetries.get(name)
         reader = app.sources.get(name) if reader is None else reader
         runner = None if reader is None or not reader.enabled else self._runner(reader)
@@ -107,7 +107,7 @@ class Home:
         """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
         ends = [self._stop_polls(grace), cancel(self._tasks, grace)]
         if self._commands:
-            ends.append(self._surroundings.dispatcher().stop(grace, self._commands))
+            ends.append(self._services.dispatcher().stop(grace, self._commands))
         return sum(await asyncio.gather(*ends))
 
     async def _stop_polls(self, grace: float) -> int:
@@ -126,10 +126,10 @@ class Home:
         return runner
 
     def _source_runner(self, source: "Source") -> "SourceRunner":
-        from leadsman.runtime.sources import EventRunner, SourceRunner  # only apps with sources pay for it
+        from leadsman.runtime.sources import EventRunner, SourceRunner  # only apps with sources need it
 
         kind = SourceRunner if source.events is None else EventRunner
-        return kind(source, self._publishing, self._surroundings.resources)
+        return kind(source, self._publishing, self._services.resources)
 
     def _lay_out(
         self,
@@ -156,4 +156,4 @@ class Home:
         self._commands.append(command.name)
         context = self._publishing
         publisher = publisher_of(command.name, None, STANDARD, context) if reader is None else reader.publisher
-        return self._surroundings.dispatcher().queue(command, context, publisher)
+        return self._services.dispatcher().queue(command, context, publisher)
