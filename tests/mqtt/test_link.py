@@ -395,6 +395,22 @@ class TestEnding:
 
         assert (STATUS in up.broker.retained) is not goodbye
 
+    @pytest.mark.parametrize("acknowledged", [True, False])
+    def test_the_will_speaks_where_the_last_status_has_not_arrived(self, up, acknowledged):
+        up.put(1, topic=STATUS, retain=True)
+        if not acknowledged:
+            up.broker.freeze()
+            up.put(2, topic=STATUS, retain=True)
+        up.run(1)
+        up.task.cancel()
+        up.run(0)
+        up.loop.run_until_complete(up.link.close())
+        up.broker.thaw()
+        up.run(60)
+
+        status = up.broker.retained[STATUS].payload
+        assert status == b"1" if acknowledged else status.startswith(b"session")
+
 
 class Commanding(MemoryBroker):
     """Another client sends commands to three devices as soon as it receives a message of the app."""

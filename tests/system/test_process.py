@@ -166,7 +166,9 @@ def test_a_blocked_event_loop_delays_the_end_by_two_seconds_at_most(mosquitto, l
 
 
 @pytest.mark.parametrize("devices", [1, 50])
-def test_a_frozen_broker_delays_the_end_by_two_seconds_at_most(mosquitto, listen, start_app, devices):
+def test_a_frozen_broker_delays_the_end_by_two_seconds_at_most_and_says_offline_later(
+    client, mosquitto, listen, start_app, devices
+):
     listener = listen(mosquitto.port)
     many = f"for i in range({devices}): app.add_telemetry(f'd{{i}}', sound, interval=0.2)\n"
     app = start_app(READING + many, mosquitto.url)
@@ -179,6 +181,7 @@ def test_a_frozen_broker_delays_the_end_by_two_seconds_at_most(mosquitto, listen
     mosquitto.thaw()
     assert exit_code == 0
     assert took <= 2 + SLACK
+    listener.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
 
 
 def test_without_a_broker_it_ends_at_once(start_app):

@@ -384,11 +384,16 @@ class Link:
         return await self._window.flush(timeout)
 
     async def close(self) -> None:
-        """Disconnect. `run` must have been cancelled."""
+        """Disconnect. `run` must have been cancelled. If the last status has not arrived, the broker gets no DISCONNECT
+        and publishes the will: else the status would stay online."""
         connection = self._window.connection
+        last_status_waits = self._identity.will_topic in self._window.outbox
         self._window.close()
         self._cancel()
         if connection is None:
+            return
+        if last_status_waits:
+            connection.abort()
             return
         try:
             async with asyncio.timeout(GOODBYE_TO_FROZEN if self._window.frozen else None):
