@@ -224,7 +224,7 @@ import os, signal, sys
 from leadsman import App
 from leadsman.loop import output
 
-output.PATIENCE = 60.0  # the machine of a test may be busy
+output.PUT_TIMEOUT = 60.0  # the machine of a test may be busy
 app = App("house", mqtt="mqtt://127.0.0.1:9")
 
 @app.telemetry("d", interval=1)
@@ -265,7 +265,7 @@ def test_a_process_that_forks_writes_each_line_once(tmp_path):
         "import logging, os, sys\n"
         "from leadsman.loop import output\n"
         "from leadsman.monitoring.log_format import log_to_stderr\n"
-        "output.PATIENCE = 60.0\n"
+        "output.PUT_TIMEOUT = 60.0\n"
         "log_to_stderr()\n"
         "log = logging.getLogger('leadsman')\n"
         "log.info('of the parent')\n"

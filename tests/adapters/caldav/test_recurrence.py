@@ -214,4 +214,4 @@ def test_whatever_a_rule_says_it_is_expanded_or_costs_only_itself(start, frequen
 
     assert "Good" in [each.summary for each in found]
     moments = [each.start if isinstance(each.start, datetime) else None for each in found]
-    assert len(moments) <= module.MOST + 1
+    assert len(moments) <= module.MAX_OCCURRENCES + 1

@@ -36,7 +36,7 @@ def house():
 
 @pytest.fixture(params=[False, True], ids=["wildcards", "exact topics"])
 def broker(stage, request, monkeypatch):
-    for name in ("FORGETTING", "LATE"):
+    for name in ("FORGETTING", "REMOVAL_WAIT"):
         monkeypatch.setattr(f"leadsman.tools.cli.commands.clean.{name}", 0.0)
     stage.broker().exact_only = request.param
     return stage.broker()

@@ -159,7 +159,7 @@ CASES = [
     (with_broker("mqtt://u:p@broker.lan"), "TLS", "warn", "without encryption", "mqtts://"),
     (with_broker("mqtts://broker.lan?insecure=1"), "TLS", "warn", "not verified", "ca="),
     (with_broker("mqtts://broker.lan"), "TLS", "ok", "accepted", ""),
-    (lost("refused", 0x87), "authentication", "fail", "no anonymous clients", "MQTT__USERNAME"),
+    (lost("refused", 0x87), "authentication", "fail", "does not allow anonymous clients", "MQTT__USERNAME"),
     (with_broker("mqtt://u:p@h", lost("refused", 0x86).broker), "authentication", "fail", "'u'", "house-doctor-"),
     (broker(protocol="3.1.1"), "version", "warn", "3.1.1 only", "MQTT 5"),
     (
