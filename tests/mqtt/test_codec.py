@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman import Broker, Received
 from leadsman.mqtt import codec
-from leadsman.mqtt.codec import PACKET_TOO_LARGE, PacketError, PacketReader
+from leadsman.mqtt.codec import PacketError, PacketReader
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 
@@ -210,10 +210,8 @@ def test_a_long_packet_in_small_pieces_is_read_once_it_is_complete():
 def test_a_packet_larger_than_we_allow_is_an_error_as_soon_as_its_length_is_known(whole):
     data = CONNACK + mqtt5.PublishPacket("a", bytes(1000)).write()
 
-    with pytest.raises(PacketError, match="a packet of 1007 bytes, and 500 are allowed") as caught:
+    with pytest.raises(PacketError, match="a packet of 1007 bytes, and 500 are allowed"):
         read(data if whole else data[: len(CONNACK) + 3], largest=500)
-
-    assert caught.value.code == PACKET_TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -279,7 +277,7 @@ def test_broken_bytes_end_in_a_named_error_or_are_read_and_memory_is_bounded(val
     places = [0, *sorted(place % len(data) for place in cuts), len(data)]
     ended, reader = fed([bytes(data[start:end]) for start, end in pairwise(places)])
 
-    assert ended is None or (str(ended) and ended.code >= 0x80)
+    assert ended is None or str(ended)
     assert reader.held <= len(data)
 
 
@@ -287,7 +285,7 @@ def test_broken_bytes_end_in_a_named_error_or_are_read_and_memory_is_bounded(val
 def test_random_bytes_end_in_a_named_error_or_are_read(chunks):
     ended, reader = fed([CONNACK, *chunks])
 
-    assert ended is None or (str(ended) and ended.code >= 0x80)
+    assert ended is None or str(ended)
     assert reader.held <= sum(map(len, chunks))
 
 

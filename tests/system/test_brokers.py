@@ -236,7 +236,7 @@ def test_clean(place, capsys):
         found.append(place.run(capsys, "clean", "--prefix", "sys", "--all"))
         return found[-1][0] == 0
 
-    assert passes(cleaned), found[-1]
+    assert passes(cleaned), (found[-1], place.app.log[-3000:], place.listener.on(TOPICS.status)[-3:])
     printed = found[-1][1]
     assert "of 3 devices removed" in printed
     left = place.kept(TOPICS.registry, TOPICS.status, TOPICS.state("good"), "homeassistant/device/sys/good/config")

@@ -36,8 +36,6 @@ from leadsman.mqtt.message import Message
 
 LIBRARY = "mqtt5"
 PINGREQ = mqtt5.PingReqPacket().write()
-MALFORMED, PROTOCOL_ERROR, ALIAS_INVALID, PACKET_TOO_LARGE, QOS_NOT_SUPPORTED = 0x81, 0x82, 0x94, 0x95, 0x9B
-"""Reason codes of our DISCONNECT (MQTT 5 §3.14.2.1)."""
 _MAX_PACKET_BYTES = 5 + 0x0FFF_FFFF
 """Bytes of the largest packet that MQTT can express (§1.5.5)."""
 _QUALITIES = (QoS.AT_MOST_ONCE, QoS.AT_LEAST_ONCE, QoS.EXACTLY_ONCE)
@@ -67,15 +65,7 @@ _STRINGS = dict.fromkeys((0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, 0x1F, *_BINARY), 1
 
 
 class PacketError(Exception):
-    """The broker sent bytes that no client can use.
-
-    Attributes:
-        code: the reason code for our DISCONNECT.
-    """
-
-    def __init__(self, text: str, code: int = MALFORMED) -> None:
-        super().__init__(text)
-        self.code = code
+    """The broker sent bytes that no client can use."""
 
 
 class TextError(PacketError):
@@ -175,7 +165,7 @@ class PacketReader:
         if not self._greeted:
             if rest[0] != _CONNACK:
                 first = bytes(rest[:_FIRST_BYTES])
-                raise PacketError(f"the broker sent {first!r} where a CONNACK was due", PROTOCOL_ERROR)
+                raise PacketError(f"the broker sent {first!r} where a CONNACK was due")
             if rest[:2] == _OLD_CONNACK:
                 self._old_connack(rest)
                 return None
@@ -225,7 +215,7 @@ class PacketReader:
 
     def _too_large(self, length: int) -> PacketError:
         text = f"the broker sent a packet of {length} bytes, and {self._largest} are allowed"
-        return PacketError(text, PACKET_TOO_LARGE)
+        return PacketError(text)
 
     def _dispatch(self, packet: mqtt5.Packet) -> None:
         handler = self._handler
@@ -244,16 +234,16 @@ class PacketReader:
             self._greeted = True
             handler.answered(int(packet.reason_code), _connack(packet), packet.server_reference, packet.reason_str)
         else:
-            raise PacketError(f"the broker sent {_name(packet)}, which was not due", PROTOCOL_ERROR)
+            raise PacketError(f"the broker sent {_name(packet)}, which was not due")
 
     def _publish(self, packet: PublishPacket) -> None:
         if packet.topic_alias is not None or not packet.topic:  # we allow none (§3.1.2.11.5)
-            raise PacketError("the broker used a topic alias, and none is allowed", ALIAS_INVALID)
+            raise PacketError("the broker used a topic alias, and none is allowed")
         topic, qos = packet.topic, int(packet.qos)
         if "+" in topic or "#" in topic or "\0" in topic:
             raise TextError(f"the broker sent a message at {topic[:_SHOWN]!r}, and a topic has no wildcard and no NUL")
         if qos > 1:
-            raise PacketError(f"the broker sent a message with QoS {qos}, which was not asked for", QOS_NOT_SUPPORTED)
+            raise PacketError(f"the broker sent a message with QoS {qos}, which was not asked for")
         packet_id = (packet.packet_id or _no_packet_id("PUBLISH")) if qos else None
         response_topic, correlation, at = (
             packet.response_topic,
@@ -266,7 +256,7 @@ class PacketReader:
 
 def _no_packet_id(name: str) -> int:
     """The packet identifier of a packet is 0, which none can have (§2.2.1)."""
-    raise PacketError(f"the broker sent {name} with the packet identifier 0", PROTOCOL_ERROR)
+    raise PacketError(f"the broker sent {name} with the packet identifier 0")
 
 
 def _is_text(data: memoryview) -> bool:
@@ -410,6 +400,6 @@ def unsubscribe(packet_id: int, topic_filter: str) -> bytes:
     return mqtt5.UnsubscribePacket(packet_id, [topic_filter]).write()
 
 
-def disconnect(code: int = 0) -> bytes:
-    """DISCONNECT, with a reason code."""
-    return DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode(code)).write()
+def disconnect() -> bytes:
+    """DISCONNECT, after which the broker discards the will."""
+    return DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode(0)).write()

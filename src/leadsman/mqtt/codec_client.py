@@ -378,9 +378,8 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(keepalive.next(), self._watch)
 
     def _refuse(self, error: PacketError) -> None:
-        """End the connection, and send the broker the reason if it listens."""
-        if self._accepted.done() and not self._over and self._transport is not None:
-            self._transport.write(codec.disconnect(error.code))
+        """End the connection without DISCONNECT. After one with a reason code (MQTT 5 §4.13.1), mosquitto discards the
+        will, and an app that ends before it is connected again would stay online."""
         # For a wrong text or topic no message of ours is to blame, and no other client. Other packets may be malformed
         # because of a message: mosquitto 2.0.11 acknowledges a large one with a code that a PUBACK cannot have.
         self._end(str(error), ADMINISTRATIVE if isinstance(error, codec.TextError) else 0)
