@@ -232,11 +232,12 @@ def test_clean(place, capsys):
     found = []
 
     def cleaned():
-        """Where the connection broke on a large message as the app ended, its will comes after ten seconds."""
+        """Where the connection broke on a large message as the app ended, its will comes after ten seconds. amqtt on a
+        busy machine has the last status a minute late."""
         found.append(place.run(capsys, "clean", "--prefix", "sys", "--all"))
         return found[-1][0] == 0
 
-    assert passes(cleaned), (found[-1], place.app.log[-3000:], place.listener.on(TOPICS.status)[-3:])
+    assert passes(cleaned, 180.0), (found[-1], place.app.log[-3000:], place.listener.on(TOPICS.status)[-3:])
     printed = found[-1][1]
     assert "of 3 devices removed" in printed
     left = place.kept(TOPICS.registry, TOPICS.status, TOPICS.state("good"), "homeassistant/device/sys/good/config")
