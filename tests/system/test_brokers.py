@@ -232,8 +232,8 @@ def test_clean(place, capsys):
     found = []
 
     def cleaned():
-        """Where the connection broke on a large message as the app ended, its will comes after ten seconds. amqtt on a
-        busy machine has the last status a minute late."""
+        """Where the connection broke on a large message as the app ended, its will comes after ten seconds. With amqtt
+        on a busy machine it took more than a minute."""
         found.append(place.run(capsys, "clean", "--prefix", "sys", "--all"))
         return found[-1][0] == 0
 

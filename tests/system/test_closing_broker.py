@@ -1,15 +1,12 @@
 """A broker that closes the connection instead of refusing a message: mosquitto 2.0.11, in both versions of MQTT."""
 
-import asyncio
 import json
 import time
 
 import paho.mqtt.client as paho
 import pytest
 
-from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
-from leadsman_rigs.one_connection import connected
 
 TEN_DEVICES = """
 class Device:
@@ -114,18 +111,3 @@ def test_the_topic_is_named_and_no_other_client_is_blamed(cases, name):
     assert "check its access list" in case.app.log
     assert "another client" not in case.app.log
     assert case.app.log.count("onnect") < 20
-
-
-def test_the_will_speaks_where_the_app_ends_before_it_is_connected_again(listen):
-    """mosquitto 2.0.11 acknowledges a message that is too large with a code that a PUBACK cannot have."""
-
-    async def one_large_message(connection, hooks):
-        connection.publish(Message("t/large", bytes(9000)))
-        while not hooks.reasons:
-            await asyncio.sleep(0.01)
-
-    with Mosquitto("message_size_limit 5000\n") as broker:
-        listener = listen(broker.port)
-        connected(broker.url, one_large_message)
-
-        assert listener.wait_for("t/status")[0].payload == b"{}"

@@ -2,6 +2,7 @@
 reading is lost, and nothing grows."""
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -9,10 +10,14 @@ import mqtt5
 import psutil
 import pytest
 
+from leadsman import Broker
 from leadsman.errors import BrokerError
+from leadsman.loop.clock import system_clock
+from leadsman.mqtt.client import connect
+from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman_rigs.byte_broker import ByteBroker
-from leadsman_rigs.one_connection import connected, publish_one
+from leadsman_rigs.one_connection import Hooks, connected, publish_one
 from leadsman_rigs.proxy import Proxy, Way
 
 pytestmark = pytest.mark.usefixtures("client")
@@ -289,3 +294,38 @@ def test_a_name_server_that_keeps_silent_holds_up_neither_the_polls_nor_the_stop
 
     assert code == 0
     assert seconds < 15
+
+
+async def garbled(port):
+    """Connect to the broker at this port through a relay that sends the client malformed bytes after the CONNACK, until
+    the client has given up."""
+
+    async def relay(reader, writer):
+        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", port)
+        to_broker.write(await reader.read(65536))
+        writer.write(await from_broker.read(65536) + b"\x00\x00")
+        with contextlib.suppress(ConnectionResetError):
+            while data := await reader.read(65536):
+                to_broker.write(data)
+        for each in (writer, to_broker):
+            each.close()
+            with contextlib.suppress(ConnectionResetError):
+                await each.wait_closed()
+        relayed.set()
+
+    relayed, hooks, clock = asyncio.Event(), Hooks(), system_clock(asyncio.get_running_loop())
+    async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
+        url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await connect(Broker.from_url(url), clock, Connect("tester", "5.0", "t/status", b"{}"), hooks)
+        await relayed.wait()
+    return hooks
+
+
+def test_the_broker_keeps_the_will_of_an_app_that_gives_a_garbled_connection_up(mosquitto, listen):
+    """It discards the will after a DISCONNECT with any reason code but 0x04, as mosquitto 2.0.11 does."""
+    listener = listen(mosquitto.port)
+
+    hooks = asyncio.run(garbled(mosquitto.port))
+
+    assert len(hooks.reasons) == 1
+    assert listener.wait_for("t/status")[0].payload == b"{}"

@@ -15,7 +15,7 @@ T = TypeVar("T")
 Options = Mapping[str, object]
 """The options of a registration, as the code gives them."""
 Check = Callable[[Any, str], object]
-"""Gives the value that a registration has, of the one that the code gives and its name in messages. Raises
+"""Called with the value that the code gives, and its name for messages; returns the value of the registration. Raises
 `InvalidType`, `InvalidValue`."""
 Notation = Literal[
     "number",
@@ -113,7 +113,7 @@ def carried(values: Mapping[str, object], registration: type) -> dict[str, Any]:
 
 @functools.cache
 def _carried(names: tuple[str, ...], registration: type) -> tuple[str, ...]:
-    return tuple(name for name in names if name in registration._fields)  # type: ignore[attr-defined]
+    return tuple(name for name in names if name in registration._fields)  # type: ignore[attr-defined]  # a NamedTuple
 
 
 def as_given(value: T, name: str) -> T:

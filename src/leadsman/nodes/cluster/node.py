@@ -73,7 +73,7 @@ class ClusterNode:
         self._ttl = terms.ttl
         self._pools = tuple(pools)
         self._clock = clock
-        self._duties = callbacks
+        self._callbacks = callbacks
         self._at_work: set[str] = set()
         self._lapsed: set[str] = set()
         """Shards at work of which something was refused once. They are begun again, even if they were renewed at that
@@ -252,13 +252,13 @@ class ClusterNode:
             begun = {key for key in keys if key not in self._at_work and self.allows(key)}
             if begun:
                 self._at_work |= begun
-                await self._duties.begin({lease.key: lease.token for lease in self.held.leases(begun)})
+                await self._callbacks.begin({lease.key: lease.token for lease in self.held.leases(begun)})
 
     async def _end(self, keys: Iterable[str]) -> None:
         async with self._turn:
             ended = self._at_work.intersection(keys)
             if ended:
-                await self._duties.end(ended)
+                await self._callbacks.end(ended)
                 self._at_work -= ended
                 self._lapsed -= ended
 
