@@ -1,11 +1,13 @@
 """Handlers that are annotated to return one value."""
 
+import functools
 from collections.abc import AsyncIterator
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NewType
 
 import pytest
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from leadsman import App, Mean, OnChange, Round, Sensor
 from leadsman.errors import InvalidType, InvalidValue
@@ -15,6 +17,10 @@ from leadsman.testing import Scripted
 
 class Mode(Enum):
     ECO = "eco"
+
+
+Celsius = NewType("Celsius", float)
+Position = TypeAliasType("Position", Annotated[Literal["open", "shut"], Sensor(icon="mdi:door")] | None)
 
 
 def app_of(kind, *steps, **options):
@@ -46,6 +52,9 @@ def app_of(kind, *steps, **options):
         (Mode, "eco", "eco"),
         (Literal["open"] | int, 5, 5),
         (Annotated[int, Field(ge=0), Sensor("ppm")] | None, 0, 0),
+        (Celsius, 21.5, 21.5),
+        (Annotated[Celsius, Sensor("°C")] | None, 21.5, 21.5),
+        (Position, "shut", "shut"),
     ],
 )
 def test_one_value_is_published_as_the_field_value(harness, kind, value, published):
@@ -154,6 +163,19 @@ def test_filters_rules_and_the_schema_know_its_field():
     assert {name: each["unit"] for name, each in properties.items()} == {"celsius": "°C", "mean": "°C"}
     with pytest.raises(InvalidValue, match="did you mean 'celsius'"):
         app_of(kind, field="celsius", publish=OnChange({"celcius": 1}))
+
+
+def test_the_schema_of_a_partial_is_that_of_its_function():
+    app = App("house")
+
+    async def read(channel: int) -> float:
+        return float(channel)
+
+    app.add_telemetry("d", functools.partial(read, channel=1), interval="1s")
+
+    assert schemas(app.topics, app.telemetries, {})["topics"]["house/d/state"]["properties"] == {
+        "value": {"type": "number"}
+    }
 
 
 def test_home_assistant_gets_its_entity(harness):

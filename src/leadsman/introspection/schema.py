@@ -7,7 +7,7 @@ import inspect
 import itertools
 import sys
 import typing
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
@@ -21,7 +21,9 @@ from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.nodes import document as node_document
 from leadsman.nodes import report as node_report
+from leadsman.registration.annotation import result_of
 from leadsman.registration.command import Command
+from leadsman.registration.injection import Handler
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 
@@ -35,7 +37,6 @@ Schema = dict[str, Json]
 MAX_DEPTH = 6
 """Objects within objects of which each value is listed; a type may contain itself."""
 _ANY_OBJECT: Schema = {"type": "object"}
-_STREAMS = (AsyncIterator, AsyncIterable, AsyncGenerator)
 
 
 def schemas(
@@ -254,15 +255,9 @@ def _classes(module: str) -> dict[str, list[ast.stmt]]:
     return {each.name: each.body for each in tree.body if isinstance(each, ast.ClassDef)}
 
 
-def result_schema(handler: object) -> Schema:
+def result_schema(handler: Handler) -> Schema:
     """The schema of the values that a handler returns or yields."""
-    target = handler if inspect.isfunction(handler) or inspect.ismethod(handler) else type(handler).__call__
-    try:
-        kind = typing.get_type_hints(target, include_extras=True).get("return")
-    except (NameError, TypeError):
-        kind = None
-    if typing.get_origin(kind) in _STREAMS:
-        kind = typing.get_args(kind)[0]
+    kind = result_of(handler).whole
     kinds = [each for each in typing.get_args(kind) if each is not type(None)]
     if type(None) in typing.get_args(kind) and len(kinds) == 1:
         kind = kinds[0]  # None publishes nothing

@@ -11,19 +11,18 @@ from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
 from leadsman.mqtt.answers import Json, is_finite
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
+from leadsman.registration.annotation import read
 from leadsman.registration.declaration import Option, carried, checked, is_second
 from leadsman.registration.injection import (
     Dependencies,
     Dependency,
     Handler,
-    check_result,
-    checks_of_reading,
     is_async,
     needs_and_payload,
     parameter_with_default,
 )
 from leadsman.registration.options import GROUP, TIMEOUT, DeviceOptions, queue
-from leadsman.registration.result import ValidateResult, reasons, result_validator
+from leadsman.registration.result import ValidateResult, check_result, checks_of_reading, reasons, result_validator
 from leadsman.text import describe
 
 DEFAULT_TIMEOUT = 30.0
@@ -111,7 +110,7 @@ def payload_validator(annotation: Any, parameter: str) -> Validate:
     """
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # only apps with commands need it
 
-    if checks_of_reading(annotation):
+    if checks_of_reading(read(annotation)):
         raise InvalidType(
             f"what stands beside the type of the parameter {parameter!r} is for readings; write it beside what the "
             "handler returns, such as -> Annotated[Release, Update()]"

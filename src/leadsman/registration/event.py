@@ -9,10 +9,10 @@ from leadsman.loop.durations import Duration
 from leadsman.mqtt.message import Delivery
 from leadsman.readings.device_classes import OF_EVENTS
 from leadsman.registration.declaration import POSITIVE_SECONDS, Option, Options, checked, or_none
-from leadsman.registration.injection import Dependency, Handler, check_result, name_of
+from leadsman.registration.injection import Dependency, Handler, name_of
 from leadsman.registration.options import ANY_ERROR, BACKOFF, PublishingOptions, type_of_readings
 from leadsman.registration.reading_type import ReadingType
-from leadsman.registration.result import returns_one_value
+from leadsman.registration.result import check_result, returns_one_value
 from leadsman.registration.source import EventTypes, Source, SourceOptions, make_source
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.text.suggestion import suggestion

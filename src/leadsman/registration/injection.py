@@ -10,11 +10,11 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, get_args, get_origin
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.registration.annotation import function_of, hints_of, unwrapped
 from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def is_async(handler: object) -> bool:
         raise InvalidType(f"the handler is the class {handler.__name__}; give a function")
     if not callable(handler):
         raise InvalidType(f"the handler is {handler!r}; give a function, 'async def' or 'def'")
-    inner = _function(handler)
+    inner = function_of(handler)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         raise InvalidType(
             f"the handler {name_of(handler)} is a generator; return the reading, or register it with @app.source"
@@ -144,85 +144,10 @@ def check_generator(handler: object) -> None:
     Raises:
         InvalidType: it is something else.
     """
-    if not inspect.isasyncgenfunction(_function(handler)):
+    if not inspect.isasyncgenfunction(function_of(handler)):
         raise InvalidType(
             f"the handler {name_of(handler)} is not an async generator; write 'async def' and yield readings"
         )
-
-
-def check_result(handler: Handler, *, one_value: bool = False) -> None:
-    """Check the annotated result of a handler: it must be a possible reading. An annotation that cannot be evaluated
-    is accepted.
-
-    Args:
-        handler: the handler.
-        one_value: whether a number, a boolean or text is a possible reading, too.
-
-    Raises:
-        InvalidType: the annotation is something else, such as a list.
-    """
-    for kind in result_kinds(handler):
-        bare = _split(kind)[0]
-        bare = get_origin(bare) or bare
-        if bare in _NO_READING or (bare in ONE_VALUE and not one_value):
-            name = getattr(bare, "__name__", repr(bare))
-            raise InvalidType(
-                f"the handler {name_of(handler)} is annotated to return {name}; "
-                "return a dict such as {'value': 21.5}, a dataclass, a pydantic model, or None"
-            )
-    for check in checks_of_reading(annotated_result(handler, described=True)):
-        check()
-
-
-def checks_of_reading(annotation: object) -> list[Callable[[], None]]:
-    """The checks of what stands beside the type of a reading, such as `leadsman.Update`. Raises `InvalidType`."""
-    found = [(each, described) for each, described in beside(annotation) if hasattr(each, "check_reading")]
-    for each, _ in found:
-        if isinstance(each, type):
-            raise InvalidType(f"a class stands beside a type; write it with brackets: {each.__name__}()")
-    return [functools.partial(each.check_reading, described) for each, described in found]
-
-
-def beside(annotation: object) -> Iterator[tuple[Any, object]]:
-    """What stands beside the types of an annotation, each with the annotated type."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        inner, *found = get_args(annotation)
-        yield from ((each, annotation) for each in found)
-        yield from beside(inner)
-    elif origin in (Union, UnionType):
-        for each in get_args(annotation):
-            yield from beside(each)
-    elif isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        yield from beside(get_args(annotation)[0])
-
-
-ONE_VALUE = (float, int, str, bool)
-"""The types of a reading of one value."""
-_NO_READING = (bytes, complex, list, tuple, set, frozenset)
-
-
-def result_kinds(handler: Handler) -> tuple[object, ...]:
-    """The types that a handler is annotated to return or to yield, None among them. Each may be `Annotated`."""
-    wanted = one_result(annotated_result(handler))
-    return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
-
-
-def one_result(annotation: object) -> object:
-    """The type that a handler that is annotated so returns, or yields each time."""
-    origin = get_origin(annotation)
-    yields = isinstance(origin, type) and issubclass(origin, AsyncIterable)
-    return get_args(annotation)[0] if yields else annotation
-
-
-@functools.lru_cache(maxsize=128)
-def annotated_result(handler: Handler, *, described: bool = False) -> object:
-    """The type that a handler is annotated to return, with what stands beside the types if `described`; None if that is
-    not known."""
-    try:
-        return get_type_hints(_function(handler), include_extras=described).get("return")
-    except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
-        return None
 
 
 def needs_of(handler: Handler, available: Sequence[Dependency]) -> Dependencies:
@@ -274,7 +199,7 @@ def parameter_with_default(handler: Handler, name: object, option: str) -> tuple
             f"write one, such as {name}: int = 30"
         )
     try:
-        hints = get_type_hints(_function(handler), include_extras=True)
+        hints = hints_of(handler)
     except NameError as error:
         raise _unreadable(handler, error) from error
     if name not in hints:
@@ -284,7 +209,7 @@ def parameter_with_default(handler: Handler, name: object, option: str) -> tuple
 
 def name_of(handler: object) -> str:
     """The name of a handler in messages and introspection. It is never its `repr`, which may show bound arguments."""
-    inner = _unwrap(handler)
+    inner = unwrapped(handler)
     return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
@@ -299,7 +224,7 @@ def takes_one(function: object) -> bool:
 
 def place_of(handler: object) -> str:
     """The file and the line of a handler and its decorators, such as ``house.py line 12``; or an empty text."""
-    code = getattr(_function(handler), "__code__", None) if callable(handler) else None
+    code = getattr(function_of(handler), "__code__", None) if callable(handler) else None
     return "" if code is None else f"{os.path.basename(code.co_filename)} line {code.co_firstlineno}"
 
 
@@ -310,7 +235,7 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
     if not signature.parameters:
         return ()
     try:
-        hints = get_type_hints(_function(handler), include_extras=True)
+        hints = hints_of(handler)
     except NameError as error:
         raise _unreadable(handler, error) from error
     wanted = []
@@ -336,20 +261,6 @@ def _positional(handler: Handler, name: str) -> InvalidType:
 
 def _unreadable(handler: Handler, error: NameError) -> InvalidType:
     return InvalidType(f"an annotation of {name_of(handler)} cannot be read: {error}; import the type it names")
-
-
-def _unwrap(handler: object) -> object:
-    """The function that a partial calls."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return handler
-
-
-def _function(handler: object) -> Handler:
-    """The function whose annotations are those of the handler: also inside a partial, or the ``__call__`` of an
-    object."""
-    inner = _unwrap(handler)
-    return inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
 
 
 _VALUES = (int, float, str, bool, bytes, dict, list)

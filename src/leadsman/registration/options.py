@@ -2,7 +2,6 @@
 from what the handler is annotated to return."""
 
 from collections.abc import Collection, Mapping, Sequence
-from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -13,6 +12,7 @@ from leadsman.readings import publish
 from leadsman.readings.publish import AllOf, AnyOf, OnChange, PublishRule
 from leadsman.readings.reading import LAYOUTS, Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations, check_fields
+from leadsman.registration.annotation import result_of
 from leadsman.registration.declaration import (
     POSITIVE_SECONDS,
     SWITCH,
@@ -23,18 +23,9 @@ from leadsman.registration.declaration import (
     instance_of,
     or_none,
 )
-from leadsman.registration.injection import (
-    ContextDependency,
-    Dependencies,
-    Handler,
-    annotated_result,
-    beside,
-    check_result,
-    name_of,
-    result_kinds,
-)
+from leadsman.registration.injection import ContextDependency, Dependencies, Handler, name_of
 from leadsman.registration.reading_type import ReadingType, reading_type, type_of
-from leadsman.registration.result import FIELD, result_validator, returns_one_value, value_field
+from leadsman.registration.result import FIELD, check_result, result_validator, returns_one_value, value_field
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import exception_types
@@ -291,7 +282,7 @@ def _field_of(options: Options, handler: Handler) -> str | None:
 
 def returns_bytes(handler: Handler) -> bool:
     """Whether a handler is annotated to return bytes, maybe beside others."""
-    return any(kind is bytes for kind in result_kinds(handler))
+    return bytes in result_of(handler).kinds
 
 
 def _content_of(options: Options, handler: Handler) -> "ContentField | None":
@@ -305,13 +296,14 @@ def _content_of(options: Options, handler: Handler) -> "ContentField | None":
         return None
     from leadsman.readings.content import Content, ContentField  # only handlers with a content need it
 
-    found = [each for each, _ in beside(annotated_result(handler, described=True)) if isinstance(each, Content)]
+    result = result_of(handler)
+    found = [each for each in result.beside if isinstance(each, Content)]
     if not found:
         raise InvalidType(
             f"the handler {name_of(handler)} is annotated to return bytes; say what they are: "
             "Annotated[bytes, Content('image/jpeg')]"
         )
-    if len(found) > 1 or any(kind not in (bytes, NoneType) for kind in result_kinds(handler)):
+    if len(found) > 1 or any(kind is not bytes for kind in result.kinds):
         raise InvalidType(
             f"the handler {name_of(handler)} is annotated to return bytes and something else; write a handler for each"
         )
@@ -359,8 +351,7 @@ def type_of_readings(
         if own is not None:
             own = own.union(found)
         elif found is not None:
-            gives_none = all(kind in (None, NoneType) for kind in result_kinds(handler))
-            own = found if gives_none else found.union(None)
+            own = found.union(None) if result_of(handler).kinds else found
     return own if own is None or filters is None else own.filtered(filters)
 
 

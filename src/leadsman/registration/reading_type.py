@@ -6,26 +6,14 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
-from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    Required,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.injection import Handler, annotated_result, name_of, one_result
+from leadsman.registration.annotation import Annotation, read, result_of
+from leadsman.registration.injection import Handler, name_of
 from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
@@ -50,33 +38,27 @@ class FieldType(NamedTuple):
     """The values that it may have, if these are listed; empty if not."""
 
     @classmethod
-    def of(cls, annotation: object, metadata: Iterable[object] = ()) -> "FieldType":
-        """That of an annotation: its types besides None, the first `Sensor` in it, and the values that it lists."""
-        metadata = tuple(metadata)
-        if Sensor in metadata:
+    def of(cls, annotation: object, beside: Iterable[object] = ()) -> "FieldType":
+        """That of an annotation: its types besides None, the first `Sensor` in it, and the values that it lists.
+        `beside` is what stands beside it elsewhere."""
+        return cls.read(read(annotation, tuple(beside)))
+
+    @classmethod
+    def read(cls, annotation: Annotation) -> "FieldType":
+        """As `of`, of an annotation that was read."""
+        if Sensor in annotation.beside:
             raise InvalidType("a field has the class Sensor beside its type; write Sensor(…) with brackets")
-        sensor = next((each for each in metadata if isinstance(each, Sensor)), None)
-        origin = get_origin(annotation)
-        if origin is Annotated:
-            inner, *beside = get_args(annotation)
-            found = cls.of(inner, beside)
-        elif origin in (Required, NotRequired):
-            found = cls.of(get_args(annotation)[0])
-        elif origin in (Union, UnionType):
-            parts = [cls.of(each) for each in get_args(annotation)]
-            first = next((part.sensor for part in parts if part.sensor is not None), None)
-            listed = all(part.choices for part in parts if part.kinds)
-            choices = dict.fromkeys(each for part in parts for each in part.choices) if listed else ()
-            found = cls(tuple(kind for part in parts for kind in part.kinds), first, tuple(choices))
-        elif origin is Literal:
-            values = tuple(each for each in get_args(annotation) if each is not None)
-            found = cls(tuple(dict.fromkeys(map(type, get_args(annotation)))), None, _published(values))
-        else:
-            values = _published(annotation) if isinstance(annotation, type) and issubclass(annotation, Enum) else ()
-            found = cls(() if annotation in (None, NoneType) else (annotation,), None, values)
-        if any(hasattr(each, "when_used") for each in metadata):
-            found = found.serialized()
-        return found if sensor is None else found._replace(sensor=sensor)
+        sensor = next((each for each in annotation.beside if isinstance(each, Sensor)), None)
+        kinds: list[object] = []
+        listed = []
+        for kind in annotation.kinds:
+            is_literal = get_origin(kind) is Literal
+            values = tuple(each for each in get_args(kind) if each is not None) if is_literal else _members(kind)
+            kinds += dict.fromkeys(map(type, values)) if is_literal else (kind,)
+            listed.append(_published(values))
+        choices = dict.fromkeys(each for values in listed for each in values) if all(listed) else ()
+        found = cls(tuple(kinds), sensor, tuple(choices))
+        return found.serialized() if any(hasattr(each, "when_used") for each in annotation.beside) else found
 
     def serialized(self) -> "FieldType":
         """Of a field for which the user sets what pydantic makes of it: what is text by itself may be anything."""
@@ -181,15 +163,18 @@ class ReadingType(NamedTuple):
 def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
     """The type of the readings that a handler is annotated to return or to yield; None if that type names no fields.
     `field` is the name of its one field, if it returns one value."""
-    wanted = one_result(annotated_result(handler, described=True))
+    result = result_of(handler)
     if field is None:
-        return type_of(wanted)
-    return ReadingType(name_of(handler), {field: FieldType.of(wanted)}, open=False)
+        return _type_of(FieldType.read(result).kinds)
+    return ReadingType(name_of(handler), {field: FieldType.read(result)}, open=False)
 
 
 def type_of(annotation: object) -> ReadingType | None:
     """A type of readings; None if it does not name fields."""
-    kinds = FieldType.of(annotation).kinds
+    return _type_of(FieldType.of(annotation).kinds)
+
+
+def _type_of(kinds: tuple[object, ...]) -> ReadingType | None:
     fields: dict[str, FieldType] = {}
     named = [found for kind in kinds if (found := _fields_of(kind)) is not None]
     if not named:
@@ -213,6 +198,11 @@ def _listed(found: Mapping[str, FieldType], path: str, into: dict[str, FieldType
             field, before = FieldType(own, sensor, choices), into.get(f"{path}{key}")
             into[f"{path}{key}"] = field if before is None else before.union(field)
     return complete
+
+
+def _members(kind: object) -> Iterable[object]:
+    """The members of an enum; of another type, nothing."""
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else ()
 
 
 def _published(values: Iterable[object]) -> tuple[object, ...]:

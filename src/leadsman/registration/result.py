@@ -7,13 +7,14 @@ made from the annotation.
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from functools import lru_cache, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, Literal, get_origin
 
-from leadsman.errors import ResultError
+from leadsman.errors import InvalidType, ResultError
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.injection import ONE_VALUE, Handler, annotated_result, name_of, one_result, result_kinds
+from leadsman.registration.annotation import Annotation, result_of
+from leadsman.registration.injection import Handler, name_of
 from leadsman.text import clean, describe
 
 if TYPE_CHECKING:
@@ -29,11 +30,50 @@ ValidateResult = Callable[[object], object]
 
 FIELD = "value"
 """The name of the field of a reading of one value, by default."""
+ONE_VALUE = (float, int, str, bool)
+"""The types of a reading of one value."""
+_NO_READING = (bytes, complex, list, tuple, set, frozenset)
+
+
+def check_result(handler: Handler, *, one_value: bool = False) -> None:
+    """Check the annotated result of a handler: it must be a possible reading. An annotation that cannot be evaluated
+    is accepted.
+
+    Args:
+        handler: the handler.
+        one_value: whether a number, a boolean or text is a possible reading, too.
+
+    Raises:
+        InvalidType: the annotation is something else, such as a list.
+    """
+    result = result_of(handler)
+    for kind in result.kinds:
+        bare = get_origin(kind) or kind
+        if bare in _NO_READING or (bare in ONE_VALUE and not one_value):
+            name = getattr(bare, "__name__", repr(bare))
+            raise InvalidType(
+                f"the handler {name_of(handler)} is annotated to return {name}; "
+                "return a dict such as {'value': 21.5}, a dataclass, a pydantic model, or None"
+            )
+    for check in checks_of_reading(result):
+        check(result.whole)
+
+
+def checks_of_reading(annotation: Annotation) -> list[Callable[[object], None]]:
+    """The checks of what stands beside the type of a reading, such as `leadsman.Update`. They take the annotation, and
+    raise `InvalidType`."""
+    checks = []
+    for each in annotation.beside:
+        if hasattr(each, "check_reading"):
+            if isinstance(each, type):
+                raise InvalidType(f"a class stands beside a type; write it with brackets: {each.__name__}()")
+            checks.append(each.check_reading)
+    return checks
 
 
 def returns_one_value(handler: Handler) -> bool:
     """Whether a handler is annotated to return or to yield a number, a boolean or text, and nothing else but None."""
-    kinds = [kind for kind in result_kinds(handler) if kind is not NoneType]
+    kinds = result_of(handler).kinds
     return bool(kinds) and all(
         kind in ONE_VALUE or get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Enum))
         for kind in kinds
@@ -43,8 +83,9 @@ def returns_one_value(handler: Handler) -> bool:
 def value_field(field: str, handler: Handler) -> ValidateResult:
     """A function that makes a reading with one field of the values of a handler, which must be as it is annotated."""
     one = (*ONE_VALUE, Enum)
-    described: Any = one_result(annotated_result(handler, described=True))
-    plain = () if _is_limited(described) else tuple(kind for kind in result_kinds(handler) if isinstance(kind, type))
+    result_type = result_of(handler)
+    limited = any(not isinstance(each, Sensor) for each in result_type.beside)
+    plain = () if limited else tuple(kind for kind in result_type.kinds if isinstance(kind, type))
     adapters: list[TypeAdapter[object]] = []
 
     def validate(result: object) -> object:
@@ -61,7 +102,7 @@ def value_field(field: str, handler: Handler) -> ValidateResult:
         from pydantic import TypeAdapter  # only limits, choices and wrong values need it
 
         if not adapters:
-            adapters.append(TypeAdapter(described))
+            adapters.append(TypeAdapter(result_type.whole))
         value, found = _validated(adapters[0], result)
         if found:
             raise ResultError(
@@ -71,14 +112,6 @@ def value_field(field: str, handler: Handler) -> ValidateResult:
         return {field: value}
 
     return validate
-
-
-def _is_limited(annotation: object) -> bool:
-    """Whether an annotation declares more of a value than its type and what it measures."""
-    if get_origin(annotation) is Annotated:
-        inner, *beside = get_args(annotation)
-        return not all(isinstance(each, Sensor) for each in beside) or _is_limited(inner)
-    return get_origin(annotation) in (Union, UnionType) and any(map(_is_limited, get_args(annotation)))
 
 
 def _validated(adapter: "TypeAdapter[object]", result: object) -> tuple[object, str]:
@@ -97,12 +130,10 @@ def _validated(adapter: "TypeAdapter[object]", result: object) -> tuple[object, 
 def result_validator(handler: Handler) -> ValidateResult | None:
     """The function that validates the dicts that a handler returns or yields; None if its annotation does not name
     pydantic models, or names something else beside them. Cached: one handler may serve a thousand devices."""
-    wanted = one_result(annotated_result(handler))
-    kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
-    models = [kind for kind in kinds if kind is not NoneType]
+    models: tuple[Any, ...] = result_of(handler).kinds
     if not models or not all(isinstance(kind, type) and hasattr(kind, "model_validate") for kind in models):
         return None
-    return _validator(wanted, " or ".join(str(kind.__name__) for kind in models))
+    return _validator(reduce(or_, models), " or ".join(str(kind.__name__) for kind in models))
 
 
 def _validator(annotation: Any, names: str) -> ValidateResult:

@@ -11,6 +11,7 @@ from leadsman.loop.durations import Duration
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import check_filter, check_name
 from leadsman.readings.buffer import Buffer
+from leadsman.registration.annotation import result_of
 from leadsman.registration.command import Validate, payload_validator
 from leadsman.registration.declaration import Option, as_given, checked
 from leadsman.registration.event import EventOptions
@@ -19,13 +20,12 @@ from leadsman.registration.injection import (
     Dependency,
     Handler,
     Provided,
-    annotated_result,
-    check_result,
     is_async,
     name_of,
     needs_and_payload,
 )
 from leadsman.registration.options import TIMEOUT, queue
+from leadsman.registration.result import check_result
 from leadsman.registration.source import SourceOptions
 
 DEFAULT_TIMEOUT = 30.0
@@ -151,7 +151,7 @@ def source_of(handler: Handler, readings: Buffer[object]) -> Handler:
         async for reading in readings:
             yield reading
 
-    result = annotated_result(handler, described=True)
+    result = result_of(handler).whole
     source.__annotations__ = {} if result is None else {"return": GenericAlias(AsyncIterator, (result,))}
     source.__name__ = source.__qualname__ = name_of(handler)
     return source

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from leadsman.adapters.adapter import DeclaresTransientErrors, LimitsRetries
 from leadsman.adapters.managed import ManagedAdapter
@@ -43,6 +42,7 @@ from leadsman.loop.tasks import in_the_next_turn
 from leadsman.loop.user_code import place_of
 from leadsman.mqtt.link import Access, Link
 from leadsman.mqtt.message import Message
+from leadsman.registration.annotation import result_of
 from leadsman.registration.injection import Handler
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
@@ -276,9 +276,7 @@ def stand_in(handler: Handler, loop: asyncio.AbstractEventLoop) -> Handler:
 def _fields_of(handler: Handler) -> dict[str, object]:
     """The names and types of the fields of a handler's result, as far as its annotation has them."""
     try:
-        wanted = get_type_hints(handler).get("return")
-        kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
-        for kind in kinds:
+        for kind in result_of(handler).kinds:
             if isinstance(kind, type) and kind.__module__ != "builtins" and (found := get_type_hints(kind)):
                 return {name: each for name, each in found.items() if not name.startswith("_")}
     except Exception:  # names that are there for type checkers only

@@ -1,0 +1,105 @@
+"""What an annotation says. Only this module unwraps a type from what stands around it: `Annotated`, a union, a stream,
+an alias. What a handler takes and returns, and what each of its fields is, is read by it."""
+
+import functools
+import inspect
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+_Function = Callable[..., Any]
+
+
+class Member(NamedTuple):
+    """One of the types that a value may have."""
+
+    kind: object
+    """The type; also a `Literal`, or one with parameters."""
+    beside: tuple[object, ...]
+    """What stands beside it, the outermost first."""
+
+
+class Annotation(NamedTuple):
+    """What is written about a value."""
+
+    whole: Any = None
+    """All of it; None if nothing is, or if it cannot be read."""
+    members: tuple[Member, ...] = ()
+    """Its types besides None."""
+
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        """Its types besides None, without what stands beside them."""
+        return tuple([each.kind for each in self.members])
+
+    @property
+    def beside(self) -> tuple[object, ...]:
+        """All that stands beside its types."""
+        return tuple([each for member in self.members for each in member.beside])
+
+
+def read(annotation: object, beside: tuple[object, ...] = ()) -> Annotation:
+    """Read an annotation. `beside` is what stands beside it elsewhere."""
+    return Annotation(annotation, tuple(_members(annotation, beside)))
+
+
+def _members(annotation: Any, beside: tuple[object, ...]) -> Iterator[Member]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _members(annotation.__origin__, beside + annotation.__metadata__)
+    elif origin in (Union, UnionType):
+        for each in get_args(annotation):
+            yield from _members(each, beside)
+    elif origin in (Required, NotRequired):
+        yield from _members(get_args(annotation)[0], beside)
+    elif isinstance(annotation, NewType):
+        yield from _members(annotation.__supertype__, beside)
+    elif type(annotation).__name__ == "TypeAliasType":  # of Python 3.12, or of typing_extensions
+        yield from _members(annotation.__value__, beside)
+    elif annotation not in (None, NoneType):
+        yield Member(annotation, beside)
+
+
+@functools.lru_cache(maxsize=128)
+def result_of(handler: _Function) -> Annotation:
+    """What a handler is annotated to return, or to yield each time. Cached: one handler may serve a thousand
+    devices."""
+    try:
+        annotation = hints_of(handler).get("return")
+    except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
+        return Annotation()
+    origin = get_origin(annotation)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
+        annotation = get_args(annotation)[0]
+    return read(annotation)
+
+
+@functools.lru_cache(maxsize=128)
+def hints_of(handler: _Function) -> Mapping[str, object]:
+    """The annotations of a handler, with what stands beside the types. Raises `NameError` if a name is not there."""
+    return get_type_hints(function_of(handler), include_extras=True)
+
+
+def unwrapped(handler: object) -> object:
+    """The function that a partial calls."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return handler
+
+
+def function_of(handler: object) -> _Function:
+    """The function whose annotations are those of the handler: also inside a partial, or the ``__call__`` of an
+    object."""
+    inner = unwrapped(handler)
+    return inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
