@@ -332,10 +332,10 @@ class App(Registrar):
         from leadsman.wiring.outside import load_modules
 
         self.load()
-        if self.setup.log is not None:
+        if self.setup.sections.log is not None:
             from leadsman.monitoring.log_settings import change_log
 
-            change_log(self.setup.log)
+            change_log(self.setup.sections.log)
         load_modules(self.plan(environment))
 
     def poll(self, device: str) -> None:

@@ -20,6 +20,7 @@ sense.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Self
 
 
 class LeadsmanError(Exception):
@@ -27,7 +28,25 @@ class LeadsmanError(Exception):
 
 
 class ConfigurationError(LeadsmanError):
-    """An argument, a name or a setting is wrong. The message has the correction. A retry never helps."""
+    """An argument, a name or a setting is wrong. The message has the correction. A retry never helps.
+
+    Attributes:
+        inside: the keys that lead to what is wrong in the table that was checked; empty if all of it is wrong, or if it
+            is no table.
+    """
+
+    inside: tuple[str, ...] = ()
+
+    def at(self, key: object) -> Self:
+        """This error, about a value that has this key in another one."""
+        self.inside = (str(key), *self.inside)
+        return self
+
+    def reworded(self, message: str) -> Self:
+        """The same error with another message."""
+        error = type(self)(message)
+        error.inside = self.inside
+        return error
 
 
 class InvalidValue(ConfigurationError, ValueError):
@@ -65,7 +84,16 @@ def labelled(what: str) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise type(error)(f"{what}: {error}") from None
+        raise error.reworded(f"{what}: {error}") from None
+
+
+@contextmanager
+def at_key(key: object) -> Iterator[None]:
+    """Give an error about a value the key that the value has in another one; see `ConfigurationError.at`."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise error.at(key) from None
 
 
 class NotInstalled(ConfigurationError, ImportError):

@@ -106,7 +106,7 @@ def endpoint(bind, token=None, hosts=()):
             file.flush()
             settings["http.token_file"] = file.name
         app.load(Where.nowhere(settings))
-    return app.setup.endpoint
+    return app.setup.sections.http
 
 
 def streams():

@@ -53,7 +53,7 @@ def test_by_default_it_goes_on(harness):
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("exit_when_stale", "5s", "60s or more, or 'off'"),
+        ("exit_when_stale", "5s", "1m or more, or 'off'"),
         ("exit_when_hung", "1s", "5s or more, or 'off'"),
         ("exit_when_hung", "soon", "write numbers with units"),
         ("exit_when_hanging", "1m", "did you mean 'exit_when_hung'?"),
@@ -67,4 +67,4 @@ def test_a_time_that_makes_no_sense_is_refused(key, value, told, harness):
 def test_off_overrides_what_an_image_sets(harness):
     running = harness(house(d=Scripted(READING)), settings={"supervision.exit_when_stale": "off"})
 
-    assert running.app.setup.supervision.exit_when_stale is None
+    assert running.app.setup.sections.supervision.exit_when_stale is None

@@ -63,7 +63,7 @@ def log_of(path=None, **section):
     """The section ``log`` of an app whose devices may be found."""
     app = house(finds=Finds())
     app.load(Where.nowhere({"log": section | ({} if path is None else {"path": str(path)})}))
-    return app.setup.log
+    return app.setup.sections.log
 
 
 SMALL = 1000
@@ -257,5 +257,5 @@ def test_the_section_of_the_file_is_what_is_used(tmp_path):
     app = house()
     app.load(Where({"LOG__BACKUPS": "5"}, tmp_path, secrets=tmp_path / "none"))
 
-    assert app.setup.log.devices == {"room-*": "WARNING"}
-    assert (str(app.setup.log.path), app.setup.log.backups) == ("/var/log/house.log", 5)
+    assert app.setup.sections.log.devices == {"room-*": "WARNING"}
+    assert (str(app.setup.sections.log.path), app.setup.sections.log.backups) == ("/var/log/house.log", 5)

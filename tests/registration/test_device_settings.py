@@ -239,7 +239,17 @@ WRONG = [
     ("[devices.boiler.circuit_breaker]\nthreshold = 3\n\nrecovery = 'soon'", 4, "it is 'soon'"),
     ("[devices.'b*'.fields]\nt.name = 'T'\nu.name = 'U'", 3, "'u'"),
     ("[devices.boiler.circuit_breaker]\nthreshold = 3\n\nrecovry = '1m'", 4, "did you mean 'recovery'?"),
-    ("[devices.boiler.circuit_breaker]\nrecovery = '1m'", 2, "it has no threshold"),
+    ("[devices.boiler.circuit_breaker]\nrecovery = '1m'", 1, "it has no threshold"),
+    ("[devices.boiler.circuit_breaker]\nrecovery = '1m'\nthreshold = 0", 3, "threshold is 0"),
+    ("[devices.boiler.circuit_breaker]\nthreshold = 3\nshared = 5", 3, "shared is 5"),
+    ("[devices.boiler.backoff.exponential]\nbase_delay = '1s'\ncapp = '1m'", 3, "did you mean 'cap'?"),
+    ("[devices.boiler.backoff.exponential]\ncap = '1m'\nbase_delay = true", 3, "is not a duration"),
+    (
+        "[devices.boiler.policy.count-box]\nmax_retries = 3\n[devices.boiler.policy.count-box.inner]\nnevr = {}",
+        4,
+        "'nevr'",
+    ),
+    ("[devices.boiler.fields.t]\nname = 'T'\nhomeassistant.expire_after = 'x'", 3, "expire_after is 'x'"),
     ("[devices]\nboiler = 3", 2, "it must be a section"),
     ("devices = 3", 1, "it must have a section for each device"),
 ]
@@ -265,6 +275,14 @@ def test_in_yaml_too_the_line_is_that_of_the_wrong_word_of_a_field(load):
 def test_a_wrong_word_of_a_field_that_a_variable_adds_to_those_of_the_file_is_from_the_variable(load):
     with pytest.raises(InvalidValue, match=r"'t' has 'icn'; .*environment DEVICES__BOILER__FIELDS__T__ICN\)"):
         load("[devices.boiler.fields]\nt.name = 'T'", environment={"DEVICES__BOILER__FIELDS__T__ICN": "mdi:x"})
+
+
+def test_a_table_from_two_places_that_is_wrong_as_a_whole_names_both(load):
+    with pytest.raises(InvalidValue, match=r"it has no threshold; .*\(from .*toml line 1, environment DEVICES__\w+\)$"):
+        load(
+            "[devices.boiler.circuit_breaker]\nshared = 'bus'",
+            environment={"DEVICES__BOILER__CIRCUIT_BREAKER__RECOVERY": "1m"},
+        )
 
 
 def test_what_nothing_of_a_device_takes_is_named_with_what_takes_it(load):

@@ -19,7 +19,7 @@ from leadsman.settings import documents
 from leadsman.settings.documents import toml_document
 from leadsman.settings.load import load, load_broker
 from leadsman.settings.secrets import secrets_in
-from leadsman.settings.sections import KEYS, DiscoverySettings, SupervisionSettings, endpoint_of, read_section
+from leadsman.settings.sections import KEYS, Sections
 from leadsman.settings.sources import Where
 
 MASK = "********"
@@ -191,6 +191,7 @@ OF_LEADSMAN = [
     ("[log]\nlevel = 'info'\n[log.levels]\nbleak = 'info'\nhttpx = 'debgu'", "did you mean 'debug'", 5),
     ("[log]\nlevel = 'info'\nlevels = { bleak = 'debgu' }", "did you mean 'debug'", 3),
     ("[log.devices]\nattic = 'debug'\nceller = 'debug'", "'celler'", 3),
+    ("[discovery]\nids.attic = 'a'\nids.cellar = 3", "write the former names", 3),
     ("[discovery]\nconvention = 'homeassistant'\nids.attic = 'a'\nids.celler = 'b'", "ids names 'celler'", 4),
     ("[outbox]\n# few\nmax_bytes = 3", "outbox.max_bytes", 3),
     ("[http]\nprt = 1", "write one of bind", 2),
@@ -199,8 +200,8 @@ OF_LEADSMAN = [
     ("\n[device]\n", "did you mean 'devices'", 2),
     ("[retry.api]\nmin_wait = '1s'\nattempts = 3", "did you mean 'max_attempts'", 3),
     ("\n[retry.apis]\nmin_wait = '1s'", "did you mean 'api'", 2),
-    ("[[retry.policy]]\nname = 'a'\npolicy = 'never'\n[[retry.policy]]\nname = 'b'\npolicy = 'nevr'", "'nevr'", 4),
-    ("[retry.policy.a]\npolicy = 'never'\n[retry.policy.b]\npolicy = 'nevr'", "'nevr'", 3),
+    ("[[retry.policy]]\nname = 'a'\npolicy = 'never'\n[[retry.policy]]\nname = 'b'\npolicy = 'nevr'", "'nevr'", 6),
+    ("[retry.policy.a]\npolicy = 'never'\n[retry.policy.b]\npolicy = 'nevr'", "'nevr'", 4),
     ("[env.lab.log]\nlevel = 'info'\nbackups = 0", "log.backups", 3),
 ]
 
@@ -611,7 +612,7 @@ def test_what_is_wrong_with_a_file_is_told_without_what_it_says(here, name, text
 
 
 def test_discovery_may_be_off_in_code_too():
-    assert App("house", discovery="off").setup.discovery is None
+    assert App("house", discovery="off").setup.sections.discovery is None
 
 
 def test_a_pipe_is_no_settings_file(here, tmp_path):
@@ -939,11 +940,10 @@ OFF_WORDS = ("off", "Off", "no", "false", "FALSE", '"off"', '"no"')
 def test_off_is_off_in_each_setting_that_takes_it(here, word):
     text = "http: {bind: it}\ndiscovery: {convention: it}\nsupervision: {exit_when_stale: it, exit_when_hung: it}"
     text = text.replace("it}", word + "}").replace("it,", word + ",")
-    found = here.file(text, "leadsman.yaml").load(None).sections
+    app = App("house", discovery="homeassistant")
+    app.load(here.file(text, "leadsman.yaml").where())
 
-    assert endpoint_of(found["http"]) is None
-    assert read_section(DiscoverySettings(), found["discovery"]).convention is None
-    assert read_section(SupervisionSettings(), found["supervision"]) == SupervisionSettings(None, None)
+    assert app.setup.sections == Sections()
 
 
 def test_a_variable_that_is_there_and_empty_sets_nothing(here):
@@ -960,7 +960,7 @@ def test_a_variable_that_is_there_and_empty_sets_nothing(here):
 
     found = here.file(file).load(None, **dict.fromkeys(names, ""))
 
-    assert endpoint_of(found.sections["http"]).port == 9000
+    assert found.sections["http"]["bind"].value == "127.0.0.1:9000"
     assert found.devices["d"]["enabled"].value is True
     assert found.retry == {"api": {"max_attempts": 3}}
     assert {name: len(entries) for name, entries in found.sections.items() if entries} == {"http": 1}

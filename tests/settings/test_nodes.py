@@ -22,13 +22,13 @@ def loaded(file: str, environment: dict[str, str], directory: Path, flags: dict[
 
 def of(file: str, directory: Path, **environment: str) -> tuple[object, ...]:
     found = loaded(file, {f"CLUSTER__{key.upper()}": value for key, value in environment.items()}, directory)
-    assert found.setup.cluster is not None
-    return found.setup.cluster
+    assert found.setup.sections.cluster is not None
+    return found.setup.sections.cluster
 
 
 def test_without_an_engine_there_is_no_cluster(tmp_path: Path) -> None:
-    assert loaded("", {}, tmp_path).setup.cluster is None
-    assert loaded("[cluster]\nengine = ''", {}, tmp_path).setup.cluster is None
+    assert loaded("", {}, tmp_path).setup.sections.cluster is None
+    assert loaded("[cluster]\nengine = ''", {}, tmp_path).setup.sections.cluster is None
 
 
 def test_the_node_has_the_name_of_the_machine_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_a_variable_lists_labels_with_commas(tmp_path: Path) -> None:
         ("ttl = '1s'", "too short"),
         ("ttl = '1h'", "too long"),
         ("ttl = true", "is not a duration"),
-        ("shards = 0", "out of range"),
+        ("shards = 0", "0 shards are too few; write 1 to 65536"),
         ("shards = 'many'", "is not a whole number"),
         ("nodes = 3", "unknown"),
     ],
@@ -101,7 +101,7 @@ def test_a_node_has_names_of_its_own(tmp_path: Path) -> None:
 def test_a_dry_run_is_no_node(tmp_path: Path) -> None:
     app = loaded(f"[cluster]\nengine = '{ENGINE}'\nnode = 'one'", {}, tmp_path)
     app.rehearse()
-    assert app.setup.cluster is None
+    assert app.setup.sections.cluster is None
 
 
 def test_no_device_of_a_cluster_is_called_nodes(tmp_path: Path) -> None:
@@ -113,6 +113,6 @@ def test_no_device_of_a_cluster_is_called_nodes(tmp_path: Path) -> None:
 
 def test_readings_of_a_cluster_do_not_wait_on_disk(tmp_path: Path) -> None:
     file = f"[cluster]\nengine = '{ENGINE}'\nnode = 'one'\n[outbox]\ndurability = "
-    assert loaded(f"{file}'memory'", {}, tmp_path).setup.cluster is not None
+    assert loaded(f"{file}'memory'", {}, tmp_path).setup.sections.cluster is not None
     with pytest.raises(ConfigurationError, match=r"leave outbox\.durability out"):
         loaded(f"{file}'write-through'", {}, tmp_path)

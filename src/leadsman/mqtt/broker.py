@@ -6,8 +6,8 @@ from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.settings.entry import Entries
 from leadsman.settings.sections import IDENTITY_KEYS
-from leadsman.settings.sources import SettingEntry
 from leadsman.storage.given_file import read_given
 from leadsman.text import split_urls
 from leadsman.text.redaction import Secret, SecretValue, reveal, secret_or_none
@@ -419,7 +419,7 @@ def why_unreadable(path: str) -> str | None:
 # The section ``mqtt`` of the settings, in which each value has its origin.
 
 
-def brokers_of(entries: Mapping[str, SettingEntry]) -> Brokers:
+def brokers_of(entries: Entries) -> Brokers:
     """Read the brokers from settings entries: from URLs or from the parts of one, whichever has the higher rank.
     Credentials are added to a URL that has none.
 
@@ -452,7 +452,7 @@ def brokers_of(entries: Mapping[str, SettingEntry]) -> Brokers:
         raise type(error)(f"{error}{'' if url is None else f' (from {url.origin})'}") from None
 
 
-def with_credentials(declared: Brokers, entries: Mapping[str, SettingEntry]) -> Brokers:
+def with_credentials(declared: Brokers, entries: Entries) -> Brokers:
     """The brokers that the author declared, with the user and the password of the settings where they have none.
 
     Raises:

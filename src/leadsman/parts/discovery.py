@@ -13,7 +13,7 @@ from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
 from leadsman.introspection.retained import APP
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
-from leadsman.settings.discovery import Discovery
+from leadsman.settings.sections import DiscoverySettings
 from leadsman.text import log_fields
 from leadsman.text.identifiers import identifier
 from leadsman.wiring.core import Core
@@ -33,7 +33,7 @@ def registered_of(plan: Plan, here: Container[str] | None = None) -> DescribedDe
     return DescribedDevices({name: each for name, each in readers.items() if name in here}, commands)
 
 
-def names_of(plan: Plan, discovery: Discovery) -> "Names":
+def names_of(plan: Plan, discovery: DiscoverySettings) -> "Names":
     """The names that no device may have that a handler finds: also those that describe another one, or did."""
     from leadsman.runtime.found_devices import Names
 
@@ -47,7 +47,7 @@ def names_of(plan: Plan, discovery: Discovery) -> "Names":
     return Names(frozenset((*plan.telemetries, *plan.sources, *plan.commands, *former)), identifiers, identify_now)
 
 
-def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices) -> Convention:
+def convention_of(plan: Plan, discovery: DiscoverySettings, registered: DescribedDevices) -> Convention:
     """The convention that describes them. Its `own`, `publishes` and `births` are where it publishes, and what it
     listens to."""
     from leadsman.discovery.homeassistant import HomeAssistant
@@ -59,7 +59,7 @@ def convention_of(plan: Plan, discovery: Discovery, registered: DescribedDevices
     return HomeAssistant(app, registered.names, discovery.prefix)
 
 
-def device_at(plan: Plan, discovery: Discovery) -> Callable[[str], str | None]:
+def device_at(plan: Plan, discovery: DiscoverySettings) -> Callable[[str], str | None]:
     """A function that returns the device of the app, on whichever node, to which a topic of discovery belongs."""
     return convention_of(plan, discovery, registered_of(plan)).topics.get
 
@@ -72,7 +72,7 @@ MOST_NAMED = 5
 """Devices in the sentence about those whose values are not shown."""
 
 
-def hidden_values(registered: DescribedDevices, discovery: Discovery) -> str | None:
+def hidden_values(registered: DescribedDevices, discovery: DiscoverySettings) -> str | None:
     """The sentence about devices whose values others cannot show, since their handlers return a plain dict."""
     names = registered.without_values()
     if not names:
@@ -85,7 +85,7 @@ def hidden_values(registered: DescribedDevices, discovery: Discovery) -> str | N
     )
 
 
-def describe_devices(plan: Plan, discovery: Discovery) -> Described:
+def describe_devices(plan: Plan, discovery: DiscoverySettings) -> Described:
     """Describe the devices of an app that are here from its start."""
     registered = registered_of(plan, {*plan.residents})
     if (hidden := hidden_values(registered, discovery)) is not None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.errors import InvalidType, InvalidValue, labelled
+from leadsman.errors import InvalidType, InvalidValue, at_key, labelled
 from leadsman.loop.durations import whole
 from leadsman.readings.publish import Deadband, check_deadband
 from leadsman.text import clean
@@ -109,17 +109,18 @@ class Sensor(Value):
         texts |= {"category": category, "name": name}
         for word, value in texts.items():
             if value is not None and not isinstance(value, str):
-                raise InvalidType(f"{word} is {value!r}; write text")
+                raise InvalidType(f"{word} is {value!r}; write text").at(word)
             if value is not None and not value.strip():
-                raise InvalidValue(f"{word} is empty; leave it out")
+                raise InvalidValue(f"{word} is empty; leave it out").at(word)
         if state_class is not None and state_class not in STATE_CLASSES:
             raise InvalidValue(f"state_class is {state_class!r}; it must be one of {', '.join(STATE_CLASSES)}")
         if state_class == "measurement_angle" and unit != "°":
             raise InvalidValue(f"state_class 'measurement_angle' takes the unit '°', and not {unit!r}")
         if icon is not None and ":" not in icon:
-            raise InvalidValue(f"icon is {icon!r}; write the set and the name of the icon, such as 'mdi:water'")
+            wrong = f"icon is {icon!r}; write the set and the name of the icon, such as 'mdi:water'"
+            raise InvalidValue(wrong).at("icon")
         if category is not None and category not in CATEGORIES:
-            raise InvalidValue(f"category is {category!r}; it must be 'config' or 'diagnostic'")
+            raise InvalidValue(f"category is {category!r}; it must be 'config' or 'diagnostic'").at("category")
         if device_class is not None:
             from leadsman.readings.device_classes import check_class  # only payloads with a class pay for the table
 
@@ -127,8 +128,9 @@ class Sensor(Value):
         if precision is not None:
             whole(precision, "precision", 0, 9, kind="write a number of decimals", limits="it must be 0 to 9 decimals")
         if not isinstance(discoverable, bool):
-            raise InvalidType(f"discoverable is {discoverable!r}; write True or False")
-        options = () if homeassistant is None else _entity_options(homeassistant)
+            raise InvalidType(f"discoverable is {discoverable!r}; write True or False").at("discoverable")
+        with at_key("homeassistant"):
+            options = () if homeassistant is None else _entity_options(homeassistant)
         width = None if deadband is None else check_deadband(deadband, "deadband")
         self._hold(**texts, precision=precision, discoverable=discoverable, homeassistant=options, deadband=width)
 
@@ -150,7 +152,7 @@ def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:
         raise InvalidType(f'homeassistant is {given!r}; write a dict such as {{"expire_after": 300}}')
     for word, value in given.items():
         if word not in ENTITY_OPTIONS:
-            raise InvalidValue(f"homeassistant has {word!r}; {suggestion(str(word), [*ENTITY_OPTIONS])}")
+            raise InvalidValue(f"homeassistant has {word!r}; {suggestion(str(word), [*ENTITY_OPTIONS])}").at(word)
         wanted = ENTITY_OPTIONS[word]
         right = (
             value.startswith(("http://", "https://"))
@@ -158,7 +160,7 @@ def _entity_options(given: object) -> tuple[tuple[str, bool | int | str], ...]:
             else isinstance(value, int) and value >= 0
         )
         if type(value) is not wanted or not right:
-            raise InvalidValue(f"homeassistant: {word} is {value!r}; write {_EXAMPLES[wanted]}")
+            raise InvalidValue(f"homeassistant: {word} is {value!r}; write {_EXAMPLES[wanted]}").at(word)
     return tuple(given.items())
 
 
@@ -185,7 +187,11 @@ def check_fields(given: object) -> Presentations:
     """
     if not isinstance(given, Mapping):
         raise InvalidType(f"fields is {given!r}; {_FIELDS_EXAMPLE}")
-    return MappingProxyType({_name(field): _presentation(field, options) for field, options in given.items()})
+    found = {}
+    for field, options in given.items():
+        with at_key(field):
+            found[_name(field)] = _presentation(field, options)
+    return MappingProxyType(found)
 
 
 def merge_fields(given: object, more: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
@@ -211,12 +217,12 @@ def _presentation(field: str, options: object) -> FieldPresentation:
         raise InvalidType(f"{where} is {options!r}; {_FIELDS_EXAMPLE}")
     for name in options:
         if name not in PRESENTATION:
-            raise InvalidValue(f"{where} has {clean(str(name))!r}; {suggestion(str(name), PRESENTATION)}")
+            raise InvalidValue(f"{where} has {clean(str(name))!r}; {suggestion(str(name), PRESENTATION)}").at(name)
     with labelled(where):
         sensor = Sensor(**options)
     if sensor.icon is not None and not sensor.icon.startswith("mdi:"):
-        raise InvalidValue(f"{where}: icon is {sensor.icon!r}; write an icon such as 'mdi:water'")
+        raise InvalidValue(f"{where}: icon is {sensor.icon!r}; write an icon such as 'mdi:water'").at("icon")
     if sensor.name is not None and not sensor.name.isprintable():
-        raise InvalidValue(f"{where}: name is {sensor.name!r}; write printable text")
+        raise InvalidValue(f"{where}: name is {sensor.name!r}; write printable text").at("name")
     discoverable = options.get("discoverable")
     return FieldPresentation(sensor.name, sensor.icon, sensor.category, discoverable, sensor.homeassistant)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from leadsman import errors
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, raise_together
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, at_key, collect, raise_together
 from leadsman.loop.durations import Duration, human, seconds
 from leadsman.loop.schedule import Cron
 from leadsman.readings.publish import Every, JoinableRule, OnChange
@@ -34,16 +34,15 @@ from leadsman.resilience.failure import qualified_name
 from leadsman.resilience.notation import parse, policy_of
 from leadsman.resilience.policy import UNTIL_NEXT_POLL, Policy, Until, Waits
 from leadsman.settings.devices import DeviceSections, is_pattern, no_device
-from leadsman.settings.sections import is_off, read_number, read_switch
-from leadsman.settings.sources import DEVICES, SettingEntry
+from leadsman.settings.entry import Entries, SettingEntry
+from leadsman.settings.sections import Read, or_off, read_number, read_switch, read_words
+from leadsman.settings.sources import DEVICES
 from leadsman.text import clean, join_words
 from leadsman.text.suggestion import suggestion
 
 UNTIL = "until next poll"
 """How the settings write `UNTIL_NEXT_POLL`."""
 _BREAKER = ("threshold", "recovery", "shared")
-Read = Callable[[object], object]
-"""Reads the value of an option. Raises `InvalidValue`, `InvalidType`."""
 _OFFLINE_ON = ("stale", "error")
 """The values of `offline_on` beside names of errors."""
 RULES: Mapping[str, Callable[..., JoinableRule]] = {"OnChange": OnChange, "Every": Every}
@@ -51,11 +50,6 @@ LONGEST_RULE = 1000
 """Characters; a rule has a hundred."""
 _RULE_EXAMPLE = "write a rule as in code, such as \"OnChange(0.2) | Every('10m')\""
 _NEEDED = "write at least the threshold: circuit_breaker = { threshold = 5 }"
-
-
-def _or_off(read: Read) -> Read:
-    """A function that reads a value, or that there is none: ``off``, false, or null in YAML."""
-    return lambda value: None if value is None or is_off(value) else read(value)
 
 
 def _text(value: object) -> str:
@@ -76,9 +70,10 @@ def _retries(value: object) -> int | Until:
 
 
 def _names(value: object) -> list[str]:
-    names = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(each, str) and each for each in names):
-        raise InvalidType(f"it is {value!r}; write a list of the names of errors, such as ['OSError', 'GarbledData']")
+    wrong = f"it is {value!r}; write a list of the names of errors, such as ['OSError', 'GarbledData']"
+    names = read_words(value, wrong)
+    if not names or not all(names):
+        raise InvalidType(wrong)
     return names
 
 
@@ -114,12 +109,13 @@ def _breaker(value: object) -> CircuitBreaker:
         raise InvalidType(f"it is {value!r}; {_NEEDED}")
     for key in value:
         if key not in _BREAKER:
-            raise InvalidValue(f"{clean(str(key))!r} is unknown; {suggestion(str(key), _BREAKER)}")
+            raise InvalidValue(f"{clean(str(key))!r} is unknown; {suggestion(str(key), _BREAKER)}").at(key)
     if "threshold" not in value:
         raise InvalidValue(f"it has no threshold; {_NEEDED}")
     arguments: dict[str, Any] = {key: read_number(each) if key != "shared" else each for key, each in value.items()}
     if "recovery" in arguments:
-        arguments["recovery"] = _recovery(arguments["recovery"])
+        with at_key("recovery"):
+            arguments["recovery"] = _recovery(arguments["recovery"])
     return CircuitBreaker(**arguments)
 
 
@@ -183,9 +179,9 @@ def _typed(options: object, kinds: Mapping[str, type] = MappingProxyType({"disco
     return found
 
 
-_NOTATIONS: Mapping[Notation, Read] = {
+_NOTATIONS: Mapping[Notation, Read[object]] = {
     "number": read_number,
-    "number or off": _or_off(read_number),
+    "number or off": or_off(read_number),
     "switch": read_switch,
     "text": _text,
     "cron": lambda value: Cron(_text(value)),
@@ -194,8 +190,8 @@ _NOTATIONS: Mapping[Notation, Read] = {
     "word or errors": _word_or_names,
     "policy": _policy,
     "backoff": _backoff,
-    "breaker or off": _or_off(_breaker),
-    "rule or off": _or_off(publish_rule),
+    "breaker or off": or_off(_breaker),
+    "rule or off": or_off(publish_rule),
     "presentations": _presentations,
 }
 
@@ -284,7 +280,7 @@ class DeviceSettings:
         ConfigurationError: an option is unknown, or has a wrong value; one fault a line, each with its origin.
     """
 
-    def __init__(self, sections: Mapping[str, Mapping[str, SettingEntry]]) -> None:
+    def __init__(self, sections: Mapping[str, Entries]) -> None:
         self.applied: dict[str, dict[str, Applied]] = {}
         """The options that were set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
@@ -468,7 +464,7 @@ def _type_of_found(device: Source) -> ReadingType | None:
     return kind if kind is None or device.filters is None else kind.filtered_where_known(device.filters)
 
 
-def _reader(option: str) -> Read:
+def _reader(option: str) -> Read[object]:
     if option in OPTIONS:
         return OPTIONS[option].read
 

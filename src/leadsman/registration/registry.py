@@ -163,7 +163,7 @@ class Registry:
                     if error is None or (self.finds and is_pattern(section)):
                         found.add((section, field))
                     else:
-                        passed.setdefault((section, field), entry.at((field,)).fault(error))
+                        passed.setdefault((section, field), entry.fault(error))
         raise_together([*faults, *(fault for key, fault in passed.items() if key not in found)])
 
     def _root_of(self, kind: str) -> str:
@@ -421,4 +421,4 @@ def unknown_field(field: str, of_device: Sequence[Telemetry | Source | Command])
                     return None
                 known += one.fields
     what = suggestion(field, known) if known else "annotate what its handler returns, such as -> Air"
-    return InvalidValue(f"fields names {clean(field)!r}, which the device does not have; {what}")
+    return InvalidValue(f"fields names {clean(field)!r}, which the device does not have; {what}").at(field)

@@ -26,35 +26,12 @@ from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience.overrides import IN_HANDLER, PolicyOverride, block
 from leadsman.resilience.policy import Named, Policy, as_policy
 from leadsman.settings.devices import DeviceSections, no_device
+from leadsman.settings.entry import Entries
 from leadsman.settings.load import Loaded, read, to_write
 from leadsman.settings.rows import SettingRow, device_rows, rows_of
 from leadsman.settings.secrets import secrets_of
-from leadsman.settings.sections import (
-    ClusterSettings,
-    Endpoint,
-    LogSettings,
-    OutboxSettings,
-    StandbySettings,
-    SupervisionSettings,
-    cluster_of,
-    endpoint_of,
-    read_section,
-    standby_of,
-)
-from leadsman.settings.sources import (
-    BROKER,
-    CLUSTER,
-    DISCOVERY,
-    HTTP,
-    LOG,
-    OUTBOX,
-    STANDBY,
-    SUPERVISION,
-    SettingEntry,
-    Where,
-    near_misses,
-    settings_file,
-)
+from leadsman.settings.sections import BROKER, DiscoverySettings, Sections, read_sections
+from leadsman.settings.sources import Where, near_misses, settings_file
 from leadsman.text import clean, log_fields
 from leadsman.text.redaction import Public, Redaction
 from leadsman.text.suggestion import suggestion
@@ -170,20 +147,8 @@ class Setup:
         self.adapters = () if callable(adapters) else managed_adapters(adapters)
         self.catalogue: Catalogue | None = None
         """The named policies; None where no handler needs one."""
-        self.endpoint: Endpoint | None = None
-        """The HTTP endpoint; None where there is none."""
-        self.outbox = OutboxSettings()
-        """How readings wait for the broker."""
-        self.discovery = check_discovery(declaration.discovery)
-        """By which convention the devices are described at the broker; None: they are not."""
-        self.log: LogSettings | None = None
-        """The settings of the log, if there are any."""
-        self.supervision = SupervisionSettings()
-        """When the process ends by itself."""
-        self.standby: StandbySettings | None = None
-        """How this node shares the app with others; None: it does not."""
-        self.cluster: ClusterSettings | None = None
-        """How this node shares the devices of the app with others; None: it does not."""
+        self.sections = Sections(discovery=check_discovery(declaration.discovery))
+        """What the sections of the settings have settled."""
         self.device_settings: DeviceSettings | None = None
         """The settings of single devices; None: there are none."""
         self.loaded_from: Where | None = None
@@ -221,7 +186,9 @@ class Setup:
     @property
     def topics(self) -> Topics:
         """The topics."""
-        return Topics(self.prefix, self.registry.root, None if self.cluster is None else self.cluster.node)
+        return Topics(
+            self.prefix, self.registry.root, None if self.sections.cluster is None else self.sections.cluster.node
+        )
 
     @property
     def brokers(self) -> Brokers:
@@ -236,7 +203,7 @@ class Setup:
         that two processes do not write each other's files. ``+`` replaces ``/``, since no prefix contains a ``+``."""
         name, prefix = self.declaration.name, self.prefix
         at = "" if prefix == name else f"@{prefix.replace('/', '+')}"
-        return name + at + ("" if self.cluster is None else f"+{self.cluster.node}")
+        return name + at + ("" if self.sections.cluster is None else f"+{self.sections.cluster.node}")
 
     @property
     def rows(self) -> tuple[SettingRow, ...]:
@@ -283,32 +250,34 @@ class Setup:
         if self.device_settings is not None:
             polled = self.registry.telemetries.values()
             self.device_settings.check(self.registry.names, polled, finds=self.registry.finds)
-        self._check_log(loaded.sections[LOG])
+        self._check_log(loaded.sections["log"])
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
-        if self.cluster is not None:
+        if self.sections.cluster is not None:
             from leadsman.registration.sharing import check_shared
 
-            check_shared(self.registry, loaded.sections[OUTBOX].get("durability"))
-        if self.discovery is not None:
+            check_shared(self.registry, loaded.sections["outbox"].get("durability"))
+        if (discovery := self.sections.discovery) is not None:
             from leadsman.settings.discovery import check_devices
 
-            ids = loaded.sections[DISCOVERY].get("ids")
+            ids = loaded.sections["discovery"].get("ids")
             names, finds = self.registry.devices, self.registry.finds
-            self.registry.check_apart(*check_devices(self.discovery, names, self.prefix, ids, finds=finds))
+            self.registry.check_apart(*check_devices(discovery, names, self.prefix, ids, finds=finds))
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""
         self.registry.check_foreign(self.prefix, f"{DRY_RUN}/{self.prefix}")
 
-    def _check_log(self, section: Mapping[str, SettingEntry]) -> None:
+    def _check_log(self, section: Entries) -> None:
         """See that the levels of the log are about devices that there are, unless handlers find further ones."""
-        if self.log is None or not self.log.devices or self.registry.finds:
+        log = self.sections.log
+        if log is None or not log.devices or self.registry.finds:
             return
         names, faults = self.registry.names, []
-        for key in DeviceSections({key: {} for key in self.log.devices}).unmatched(names):
-            faults.append(section["devices"].at((key,)).fault(InvalidValue(f"{clean(key)!r}: {no_device(key, names)}")))
+        for key in DeviceSections({key: {} for key in log.devices}).unmatched(names):
+            error = InvalidValue(f"{clean(key)!r}: {no_device(key, names)}").at(key)
+            faults.append(section["devices"].fault(error))
         raise_together(faults)
 
     def _check(self, loaded: Loaded) -> None:
@@ -320,33 +289,9 @@ class Setup:
             self._read_brokers(sections[BROKER])
         with collect(faults):
             self._read_names(sections[BROKER])
+        self.sections = read_sections(self.sections, sections, faults)
         with collect(faults):
-            self.endpoint = endpoint_of(sections[HTTP])
-        with collect(faults):
-            if outbox := sections[OUTBOX]:
-                self.outbox = read_section(OutboxSettings(), outbox)
-        with collect(faults):
-            if log := sections[LOG]:
-                self.log = read_section(LogSettings(), log)
-        with collect(faults):
-            self.supervision = read_section(self.supervision, sections[SUPERVISION])
-        with collect(faults):
-            if discovery := sections[DISCOVERY]:
-                from leadsman.settings.discovery import discovery_of
-
-                self.discovery = discovery_of(discovery, self.discovery)
-        with collect(faults):
-            brokers = self._brokers
-            self.standby = standby_of(sections[STANDBY], 0 if brokers is None else len(brokers))
-        with collect(faults):
-            self.cluster = cluster_of(sections[CLUSTER])
-        with collect(faults):
-            if self.cluster is not None:
-                if self.standby is not None:
-                    raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
-                self.client_id += f"-{self.cluster.node}"
-                if self._brokers is not None and any(each.protocol == "3.1.1" for each in self._brokers):
-                    raise InvalidValue("cluster: it needs MQTT 5; leave protocol=3.1.1 out of the URL of the broker")
+            self._check_nodes()
         with collect(faults):
             if loaded.devices:
                 from leadsman.registration.device_settings import DeviceSettings
@@ -357,7 +302,23 @@ class Setup:
                 self.catalogue = self._catalogue_of(loaded)
         raise_together(faults)
 
-    def _read_brokers(self, section: Mapping[str, SettingEntry]) -> None:
+    def _check_nodes(self) -> None:
+        """See that the nodes that share the app can do so at its brokers, and name this one of a cluster."""
+        standby, cluster, brokers = self.sections.standby, self.sections.cluster, [*(self._brokers or ())]
+        if standby is not None and len(brokers) > 1:  # not all nodes would have the same arbiter
+            raise InvalidValue(
+                f"standby: the app has {len(brokers)} brokers, and two nodes at two brokers would both be active; name"
+                " one"
+            )
+        if cluster is None:
+            return
+        if standby is not None:
+            raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
+        self.client_id += f"-{cluster.node}"
+        if any(each.protocol == "3.1.1" for each in brokers):
+            raise InvalidValue("cluster: it needs MQTT 5; leave protocol=3.1.1 out of the URL of the broker")
+
+    def _read_brokers(self, section: Entries) -> None:
         """Take the brokers of the settings, or those that the author declared, with credentials of the settings."""
         declared = self.declaration.brokers
         if declared is None or not section.keys().isdisjoint(("url", "host")):
@@ -366,7 +327,7 @@ class Setup:
             self._brokers = with_credentials(declared, section)
         self._public += tuple(Public(each) for one in self._brokers for each in (one.host, one.username or one.host))
 
-    def _read_names(self, section: Mapping[str, SettingEntry]) -> None:
+    def _read_names(self, section: Entries) -> None:
         """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix
         and client id."""
         instance = self.declaration.instance
@@ -487,16 +448,16 @@ class Setup:
             self.dry_run = True
             self.prefix = f"{DRY_RUN}/{self.prefix}"
             self.client_id = f"{self.client_id}-{DRY_RUN}"
-            self.discovery = None  # others would show the rehearsal as devices
-            self.standby = self.cluster = None  # there is nothing to take over
-            if self.endpoint is not None and not self.endpoint.flag:
-                self.endpoint = None  # the app itself may be bound there
+            http = self.sections.http
+            endpoint = http if http is not None and http.flag else None  # the app itself may be bound elsewhere
+            # Others would show the rehearsal as devices, and there is nothing to take over.
+            self.sections = self.sections._replace(http=endpoint, discovery=None, standby=None, cluster=None)
 
     def check_installed(self) -> None:
         """Check that the libraries that the adapters and the HTTP endpoint need are installed. Raises `NotInstalled`
         with a line for each that an adapter misses."""
         check_installed(self.adapters)
-        if self.endpoint is not None:
+        if self.sections.http is not None:
             check_found("HTTP endpoints", "uvicorn", "http", "uvicorn")
 
     @property
@@ -518,13 +479,13 @@ class Setup:
         return f"it has no devices, because {named} empty; {what}"
 
 
-def check_discovery(given: object) -> "Discovery | None":
+def check_discovery(given: object) -> DiscoverySettings | None:
     """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
     if given in (None, "off"):
         return None
-    from leadsman.settings.discovery import as_discovery  # only apps with discovery need it
+    from leadsman.settings.discovery import declared_discovery  # only apps with discovery need it
 
-    return as_discovery(given)
+    return declared_discovery(given)
 
 
 def check_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":

@@ -10,7 +10,7 @@ from leadsman.registration.command import Command
 from leadsman.registration.registry import Registry
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.settings.sources import SettingEntry
+from leadsman.settings.entry import SettingEntry
 
 IN_MEMORY = "memory"
 """The durability of an outbox that writes no reading to disk."""

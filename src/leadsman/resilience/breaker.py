@@ -26,7 +26,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from leadsman.errors import InvalidType
+from leadsman.errors import InvalidType, at_key
 from leadsman.loop.durations import Duration, seconds, whole
 from leadsman.resilience.backoff import BackoffStrategy, as_backoff, wait_of
 from leadsman.resilience.failure import exception_types, ignore_error
@@ -67,10 +67,13 @@ class CircuitBreaker(Value):
         ignore: type[Exception] | tuple[type[Exception], ...] = (),
         shared: str | None = None,
     ) -> None:
-        whole(threshold, "threshold", 1)
+        with at_key("threshold"):
+            whole(threshold, "threshold", 1)
+        with at_key("recovery"):
+            pause = _recovery(recovery)
         self._hold(
             threshold=threshold,
-            recovery=_recovery(recovery),
+            recovery=pause,
             ignore=exception_types(ignore, "ignore") if ignore != () else (),
             shared=_name(shared),
         )
@@ -89,7 +92,7 @@ class CircuitBreaker(Value):
 def _name(value: object) -> str | None:
     if value is None or (isinstance(value, str) and value.strip()):
         return value
-    raise InvalidType(f"shared is {value!r}; write a name such as 'serial'")
+    raise InvalidType(f"shared is {value!r}; write a name such as 'serial'").at("shared")
 
 
 def _recovery(value: object) -> float | BackoffStrategy | None:

@@ -20,7 +20,8 @@ from leadsman.resilience.notation import duration_of, named_of
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, Policy, exponential, immediate
 from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
 from leadsman.resilience.retry_after import TRANSIENT
-from leadsman.settings.sources import KNOBS, SettingEntry
+from leadsman.settings.entry import Origins, told_origin
+from leadsman.settings.sources import KNOBS
 from leadsman.text.suggestion import suggestion
 
 _STATUS = prop("status-code")
@@ -83,9 +84,7 @@ class Catalogue:
         InvalidValue, InvalidType: it names the path, where it is from, and what to write.
     """
 
-    def __init__(
-        self, section: Mapping[str, object] | None = None, origins: Mapping[tuple[str, ...], SettingEntry] | None = None
-    ) -> None:
+    def __init__(self, section: Mapping[str, object] | None = None, origins: Origins | None = None) -> None:
         self.families = dict(FAMILIES)
         self.named: dict[str, Named] = {}
         self._origins = origins or {}
@@ -164,7 +163,7 @@ class Catalogue:
                 for name, each in value.items()
             ]
         if not isinstance(value, list):
-            where = self._from(("retry", "policy"))
+            where = self._from("policy")
             raise InvalidType(f"retry.policy{where}: write a list of policies, or a mapping of them by name")
         faults: list[ConfigurationError] = []
         for number, each in enumerate(value):
@@ -173,9 +172,8 @@ class Catalogue:
                 if named.name in self.named:
                     raise InvalidValue(f"retry.policy[{number}]: there is another policy called {named.name!r}")
             except ConfigurationError as error:
-                faults.append(
-                    type(error)(f"{error}{self._from(('retry', 'policy', keys[number] if keys else str(number)))}")
-                )
+                key = keys[number] if keys else str(number)
+                faults.append(type(error)(f"{error}{self._from('policy', key, *error.inside)}"))
                 continue
             self.named[named.name] = named
         raise_together(faults)
@@ -183,20 +181,19 @@ class Catalogue:
     def _family(self, name: str, value: Mapping[str, object]) -> RetryFamily:
         family = FAMILIES[name]
         for knob, given in value.items():
-            path = ("retry", name, knob)
             if knob not in KNOBS:
-                raise InvalidValue(f"{'.'.join(path)}{self._from(path)}: unknown; {suggestion(knob, KNOBS)}")
+                raise InvalidValue(f"retry.{name}.{knob}{self._from(name, knob)}: unknown; {suggestion(knob, KNOBS)}")
             try:
                 family = _change(family, {knob: _number(given)}, ordered=False)
             except ConfigurationError as error:
-                raise type(error)(f"retry.{name}.{error}{self._from(path)}") from None
+                raise type(error)(f"retry.{name}.{error}{self._from(name, knob)}") from None
         try:
             return _change(family, {})
         except ConfigurationError as error:
-            raise type(error)(f"retry.{name}: {error}{self._from(('retry', name))}") from None
+            raise type(error)(f"retry.{name}: {error}{self._from(name)}") from None
 
     def _refuse(self, name: str) -> None:
-        where = self._from(("retry", name))
+        where = self._from(name)
         family = next((family for family in FAMILIES if name.startswith(f"{family}_")), None)
         if name in FAMILIES:
             raise InvalidValue(f"retry.{name}{where}: write a section with {', '.join(KNOBS)}")
@@ -205,12 +202,8 @@ class Catalogue:
             raise InvalidValue(f"retry.{family}.{knob}{where}: unknown; {suggestion(knob, KNOBS)}")
         raise InvalidValue(f"retry.{name}{where}: unknown; {suggestion(name, (*FAMILIES, 'policy'))}")
 
-    def _from(self, path: tuple[str, ...]) -> str:
-        for length in range(len(path), 0, -1):
-            if path[:length] in self._origins:
-                return f" (from {self._origins[path[:length]].origin_at(path)})"
-        inside = sorted({each.origin_at(path) for known, each in self._origins.items() if known[: len(path)] == path})
-        return f" (from {', '.join(inside)})" if inside else ""
+    def _from(self, *path: str) -> str:
+        return told_origin(("retry", *path), self._origins)
 
 
 CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", default=None)

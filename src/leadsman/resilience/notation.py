@@ -23,9 +23,9 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, at_key
 from leadsman.loop.durations import Duration, human, seconds
 from leadsman.resilience.backoff import (
     ExponentialBackoff,
@@ -71,6 +71,7 @@ MAX_DEPTH = 50
 """Nodes within nodes; a file that nests deeper is not a policy."""
 _BRACKETS = 4
 """Brackets that lie within each other for one node, at most: its own, and those of its fields."""
+T = TypeVar("T")
 Tree = Any
 """What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
 Node = Any
@@ -150,7 +151,7 @@ def duration_of(value: object, path: str) -> Duration:
     """Read a duration: text, seconds, or ``{secs, nanos}``. The caller checks its value."""
     if isinstance(value, Mapping):
         fields = _fields(value, path, ("secs", "nanos"))
-        parts = [fields.get("secs", 0), fields.get("nanos", 0)]
+        parts = [fields[name][1] if name in fields else 0 for name in ("secs", "nanos")]
         if any(isinstance(part, bool) or not isinstance(part, int) or part < 0 for part in parts):
             raise InvalidType(f"{path}: secs and nanos are whole numbers, 0 or more")
         if max(parts) > sys.maxsize:
@@ -174,12 +175,15 @@ def _read(kind: str, known: Mapping[str, Syntax], value: object, path: str, dept
     if depth <= 0:
         raise InvalidValue(f"{path}: nested deeper than {MAX_DEPTH} nodes")
     if isinstance(value, str):
-        name, inside = _camel(value), None
-    elif isinstance(value, Mapping) and len(value) == 1:
+        return _read_node(kind, known, _camel(value), None, path, depth)
+    if isinstance(value, Mapping) and len(value) == 1:
         (key, inside), *_ = value.items()
-        name = _camel(str(key))
-    else:
-        raise InvalidType(f"{path}: {value!r} is not a {kind}; write a mapping with one key, the name of the node")
+        with at_key(key):
+            return _read_node(kind, known, _camel(str(key)), inside, path, depth)
+    raise InvalidType(f"{path}: {value!r} is not a {kind}; write a mapping with one key, the name of the node")
+
+
+def _read_node(kind: str, known: Mapping[str, Syntax], name: str, inside: Tree, path: str, depth: int) -> Node:
     if name not in known:
         raise InvalidValue(f"{path}: {name!r} is not a {kind}; {suggestion(name, known)}")
     here = f"{path}.{name}"
@@ -188,7 +192,7 @@ def _read(kind: str, known: Mapping[str, Syntax], value: object, path: str, dept
     except ConfigurationError as error:
         if str(error).startswith(path):
             raise
-        raise type(error)(f"{here}: {error}") from None
+        raise error.reworded(f"{here}: {error}") from None
 
 
 def _make(node: Syntax, value: Tree, path: str, depth: int) -> Node:
@@ -201,8 +205,7 @@ def _make(node: Syntax, value: Tree, path: str, depth: int) -> Node:
     if node.joined:
         if not isinstance(value, list) or len(value) < 2:
             raise InvalidType(f"{path}: {node.name} takes a list of two or more")
-        parts = [first.form.read(each, f"{path}[{number}]", depth) for number, each in enumerate(value)]
-        return functools.reduce(make, parts)
+        return functools.reduce(make, _read_list(value, path, lambda each, at: first.form.read(each, at, depth)))
     if node.short and not (isinstance(value, Mapping) and first.name in value):
         return make(**{first.argument: first.form.read(value, path, depth)})
     if not isinstance(value, Mapping):
@@ -212,16 +215,31 @@ def _make(node: Syntax, value: Tree, path: str, depth: int) -> Node:
     for key in node.keys:
         if key.required and key.name not in fields:
             raise InvalidValue(f"{path}: {node.name} lacks {key.name!r}")
-    written = [key for key in node.keys if key.name in fields]
-    return make(**{key.argument: key.form.read(fields[key.name], f"{path}.{key.name}", depth) for key in written})
+    arguments = {}
+    for key in node.keys:
+        if key.name in fields:
+            written, given = fields[key.name]
+            with at_key(written):
+                arguments[key.argument] = key.form.read(given, f"{path}.{key.name}", depth)
+    return make(**arguments)
 
 
-def _fields(value: Mapping[object, Tree], path: str, known: Collection[str]) -> dict[str, Tree]:
-    fields = {_camel(str(key)): each for key, each in value.items()}
-    for key in fields:
-        if key not in known:
-            raise InvalidValue(f"{path}: {key!r} is unknown here; {suggestion(key, known)}")
+def _fields(value: Mapping[object, Tree], path: str, known: Collection[str]) -> dict[str, tuple[object, Tree]]:
+    """The keys as they are written, with their values, by their names."""
+    fields = {_camel(str(key)): (key, each) for key, each in value.items()}
+    for name, (key, _) in fields.items():
+        if name not in known:
+            raise InvalidValue(f"{path}: {name!r} is unknown here; {suggestion(name, known)}").at(key)
     return fields
+
+
+def _read_list(values: list[Tree], path: str, read: Callable[[Tree, str], T]) -> list[T]:
+    """What a function makes of each value of a list, and of the path to it."""
+    found = []
+    for number, each in enumerate(values):
+        with at_key(number):
+            found.append(read(each, f"{path}[{number}]"))
+    return found
 
 
 def _camel(name: str) -> str:
@@ -307,7 +325,7 @@ def _write_duration(amount: float) -> str | float:
 def _read_durations(value: Tree, path: str, depth: int) -> list[Duration]:
     if not isinstance(value, list):
         raise InvalidType(f"{path}: it is a list of durations")
-    return [duration_of(each, f"{path}[{number}]") for number, each in enumerate(value)]
+    return _read_list(value, path, duration_of)
 
 
 def _read_literal(value: Tree, path: str, depth: int = 0) -> Tree:

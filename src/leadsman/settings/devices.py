@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from leadsman.settings.sources import SettingEntry
+from leadsman.settings.entry import Entries, SettingEntry
 from leadsman.text import join_words
 from leadsman.text.suggestion import suggestion
 
@@ -25,7 +25,7 @@ class Layer(NamedTuple):
     """The entries that one section has for a device, from sources of one rank."""
 
     section: str
-    entries: Mapping[str, SettingEntry]
+    entries: Entries
     """By the names of their options."""
 
 
@@ -49,7 +49,7 @@ class DeviceSections:
         sections: the entries of each, by its key and the option.
     """
 
-    def __init__(self, sections: Mapping[str, Mapping[str, SettingEntry]]) -> None:
+    def __init__(self, sections: Mapping[str, Entries]) -> None:
         self._names = {name: _section(name, number, each) for number, (name, each) in enumerate(sections.items())}
         self._folded = {name: each for name, each in self._names.items() if each.folded}
         self._patterns: dict[str, list[_Section]] = {}
@@ -113,7 +113,7 @@ def fold(name: str) -> str:
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
-def _section(name: str, number: int, entries: Mapping[str, SettingEntry]) -> _Section:
+def _section(name: str, number: int, entries: Entries) -> _Section:
     ranks: dict[int, dict[str, SettingEntry]] = {}
     for option, entry in entries.items():
         ranks.setdefault(entry.rank, {})[option] = entry

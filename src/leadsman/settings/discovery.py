@@ -3,15 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.settings.entry import SettingEntry
 from leadsman.settings.sections import (
     DISCOVERY_PREFIX,
     DiscoverySettings,
     check_convention,
     check_discovery_prefix,
     check_ids,
-    read_section,
 )
-from leadsman.settings.sources import SettingEntry
 from leadsman.text.identifiers import identifier
 from leadsman.text.suggestion import suggestion
 from leadsman.value import Value
@@ -45,27 +44,14 @@ class Discovery(Value):
         self._hold(convention=check_convention(convention), prefix=check_discovery_prefix(prefix), ids=given)
 
 
-def as_discovery(given: object) -> Discovery:
+def declared_discovery(given: object) -> DiscoverySettings:
     """What `App` was given as `discovery`: the name of a convention, or a `Discovery`. Raises `InvalidValue`,
     `InvalidType`."""
-    if isinstance(given, Discovery):
-        return given
-    if not isinstance(given, str):
+    if isinstance(given, str):
+        return DiscoverySettings(check_convention(given))
+    if not isinstance(given, Discovery):
         raise InvalidType(f"discovery is {given!r}; write 'homeassistant' or Discovery(…)")
-    return Discovery(given)
-
-
-def discovery_of(entries: Mapping[str, SettingEntry], declared: Discovery | None) -> Discovery | None:
-    """Read the section. A value of the settings replaces what the app declares.
-
-    Raises:
-        ConfigurationError: values are wrong, one a line; the message names their origins.
-    """
-    before = DiscoverySettings()
-    if declared is not None:
-        before = DiscoverySettings(declared.convention, declared.prefix, declared.ids)
-    found = read_section(before, entries)
-    return None if found.convention is None else Discovery(found.convention, prefix=found.prefix, ids=found.ids)
+    return DiscoverySettings(given.convention, given.prefix, given.ids)
 
 
 def identifiers_of(names: Sequence[str], ids: Mapping[str, str]) -> dict[str, str]:
@@ -102,7 +88,12 @@ def birth_topic(prefix: str) -> str:
 
 
 def check_devices(
-    discovery: Discovery, names: Sequence[str], app: str, ids: SettingEntry | None = None, *, finds: bool = False
+    discovery: DiscoverySettings,
+    names: Sequence[str],
+    app: str,
+    ids: SettingEntry | None = None,
+    *,
+    finds: bool = False,
 ) -> tuple[str, ...]:
     """See that devices can be described.
 
@@ -121,7 +112,7 @@ def check_devices(
     """
     for name in () if finds else discovery.ids:
         if name not in names:
-            origin = "" if ids is None else f" (from {ids.at((name,)).origin})"
+            origin = "" if ids is None else ids.from_inside((name,))
             raise InvalidValue(
                 f"discovery: ids names {name!r}, which is not a device; {suggestion(name, names)}{origin}"
             )

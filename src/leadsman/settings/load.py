@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from leadsman.errors import SettingsError
 from leadsman.settings.documents import read_text
+from leadsman.settings.entry import RANKS, Entries, Origins, SettingEntry, told_origin
 from leadsman.settings.model import (
     SettingPath,
     at,
@@ -21,19 +22,8 @@ from leadsman.settings.model import (
 )
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.secrets import is_secret, secrets_in
-from leadsman.settings.sections import KEYS, TABLES
-from leadsman.settings.sources import (
-    BROKER,
-    DEVICES,
-    RANKS,
-    RETRY,
-    SECTIONS,
-    SettingEntry,
-    Where,
-    read_entries,
-    settings_file,
-    variable,
-)
+from leadsman.settings.sections import BROKER, KEYS, SECTIONS, TABLES
+from leadsman.settings.sources import DEVICES, RETRY, Where, read_entries, settings_file, variable
 from leadsman.text import clean, is_nested_deeper
 from leadsman.text.redaction import HIDDEN, Secret, reveal
 from leadsman.text.suggestion import nearest, suggestion
@@ -51,8 +41,6 @@ MOST_NAMED = 20
 _OF_A_VALIDATOR = "Value error, "
 """The words of pydantic before the message of a validator of the user's own."""
 _SECTIONS = (*SECTIONS, DEVICES, RETRY, f"{RETRY}.policy")
-Origins = Mapping[SettingPath, SettingEntry]
-"""The origin of each value, by its path."""
 Tree = dict[str, object]
 """Settings as they are written: values, and sections, which are trees."""
 
@@ -61,14 +49,14 @@ class Loaded(NamedTuple):
     """Settings, their origins, and the faults in them."""
 
     settings: "BaseModel | None"
-    sections: Mapping[str, Mapping[str, SettingEntry]]
+    sections: Mapping[str, Entries]
     """The entries of each section that every app has, by its name and their keys."""
     rows: tuple[SettingRow, ...]
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, SettingEntry] = {}
     """The entries of its values, by their paths."""
-    devices: Mapping[str, Mapping[str, SettingEntry]] = {}
+    devices: Mapping[str, Entries] = {}
     """The settings of single devices: the entries of each section, by its key and the option."""
     faults: tuple[str, ...] = ()
     """One line for each."""
@@ -112,7 +100,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     retry = {} if RETRY in own else tree.pop(RETRY, {})
     if not isinstance(retry, dict):
         faults.append(
-            f"{RETRY}: it must be a section; write [retry.api] or [[retry.policy]]{_origin((RETRY,), origins)}"
+            f"{RETRY}: it must be a section; write [retry.api] or [[retry.policy]]{told_origin((RETRY,), origins)}"
         )
         retry = {}
     devices = _devices(about_devices, origins, faults)
@@ -250,20 +238,20 @@ def _entries(name: str, section: object, origins: Origins, faults: list[str]) ->
     """The entries of one of the sections that every app has, by key."""
     if not isinstance(section, dict):
         first = KEYS[name][0]
-        faults.append(f"{name}: it must be a section; write [{name}] and {first} = …{_origin((name,), origins)}")
+        faults.append(f"{name}: it must be a section; write [{name}] and {first} = …{told_origin((name,), origins)}")
         return {}
     entries = {}
     for key, value in section.items():
         path = (name, str(key))
         if key not in KEYS[name]:
-            faults.append(f"{name}.{key}: unknown{_origin(path, origins)}; {suggestion(str(key), KEYS[name])}")
+            faults.append(f"{name}.{key}: unknown{told_origin(path, origins)}; {suggestion(str(key), KEYS[name])}")
         elif path in origins:
             entries[str(key)] = origins[path]._replace(path=path, value=value)
         elif path in TABLES:
             leaves = {known: each for known, each in origins.items() if known[: len(path)] == path}
             entries[str(key)] = _joined(path, value, leaves)
         else:
-            faults.append(f"{'.'.join(path)}: it is a section; write a value, {key} = …{_origin(path, origins)}")
+            faults.append(f"{'.'.join(path)}: it is a section; write a value, {key} = …{told_origin(path, origins)}")
     return entries
 
 
@@ -271,7 +259,8 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
     """The entries of each section about devices, by its key and the option."""
     if not isinstance(section, dict):
         faults.append(
-            f"{DEVICES}: it must have a section for each device; write [{DEVICES}.NAME]{_origin((DEVICES,), origins)}"
+            f"{DEVICES}: it must have a section for each device; write [{DEVICES}.NAME]"
+            f"{told_origin((DEVICES,), origins)}"
         )
         return {}
     found: dict[str, dict[str, SettingEntry]] = {}
@@ -287,7 +276,7 @@ def _devices(section: object, origins: Origins, faults: list[str]) -> dict[str, 
             path = (DEVICES, str(name))
             faults.append(
                 f"{'.'.join(path)}: it must be a section; write [{'.'.join(path)}] and an option, such as"
-                f" interval = '30s'{_origin(path, origins)}"
+                f" interval = '30s'{told_origin(path, origins)}"
             )
     return found
 
@@ -298,26 +287,19 @@ def _joined(path: SettingPath, value: object, leaves: Mapping[SettingPath, Setti
     return first._replace(path=path, value=value, below=leaves if isinstance(value, dict) else {})
 
 
-def _origin(path: SettingPath, origins: Origins) -> str:
-    """The origin of a value, as the end of a message."""
-    entry = next((origins[path[:length]] for length in range(len(path), 0, -1) if path[:length] in origins), None)
-    entry = entry or next((each for known, each in origins.items() if path and known[: len(path)] == path), None)
-    return "" if entry is None else f" (from {entry.origin_at(path)})"
-
-
 def _unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: Origins) -> list[str]:
     """The keys that are no field, one a line: `MOST_NAMED` of them, and how many more there are. To find what may have
     been meant takes a while for each."""
     if is_model(model):
         found = list(_unknown(tree, model, ()))
         named = [
-            f"{'.'.join(here)}: unknown{_origin(here, origins)}; {_meant(app, here, known, inner)}"
+            f"{'.'.join(here)}: unknown{told_origin(here, origins)}; {_meant(app, here, known, inner)}"
             for here, known, inner in found[:MOST_NAMED]
         ]
     else:
         found = [((key,), set(), None) for key in tree]
         named = [
-            f"{key}: unknown{_origin((key,), origins)}; this app has no settings"
+            f"{key}: unknown{told_origin((key,), origins)}; this app has no settings"
             + (f"; did you mean {near!r}?" if (near := nearest(key, _SECTIONS)) else "")
             for (key,), _, _ in found[:MOST_NAMED]
         ]
@@ -395,4 +377,4 @@ def _invalid(model: "type[BaseModel]", path: SettingPath, error: "ErrorDetails",
     message, secret = error["msg"].removeprefix(_OF_A_VALIDATOR), str(reveal(error["input"]))
     if hidden and secret:  # also a short one: the validator of a user may repeat it
         message = message.replace(secret, HIDDEN)
-    return f"{name or model.__name__}: {clean(message)}{given}{_origin(path, origins)}"
+    return f"{name or model.__name__}: {clean(message)}{given}{told_origin(path, origins)}"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from leadsman.settings.entry import Entries, Origins
 from leadsman.settings.model import SettingPath, is_model
 from leadsman.settings.secrets import is_secret
-from leadsman.settings.sources import SettingEntry
 from leadsman.text import clean, count_noun, mask_url, split_urls
 from leadsman.text.redaction import is_secret_value, reveal
 
@@ -35,7 +35,7 @@ def shown(name: str, value: object) -> str:
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 
-def rows_of(value: object, origins: Mapping[SettingPath, SettingEntry], path: SettingPath = ()) -> list[SettingRow]:
+def rows_of(value: object, origins: Origins, path: SettingPath = ()) -> list[SettingRow]:
     """The rows of settings. A value without an origin is a default."""
     inner: Mapping[str, object] | None = None
     if is_model(kind := type(value)):
@@ -51,7 +51,7 @@ def rows_of(value: object, origins: Mapping[SettingPath, SettingEntry], path: Se
     return [SettingRow(".".join(path), shown(".".join(path), value), "default" if entry is None else entry.source)]
 
 
-def device_rows(sections: Mapping[str, Mapping[str, SettingEntry]]) -> list[SettingRow]:
+def device_rows(sections: Mapping[str, Entries]) -> list[SettingRow]:
     """The rows of the sections about devices, with the lines of files: there may be a thousand sections."""
     found: list[SettingRow] = []
     for entry in (entry for section in sections.values() for entry in section.values()):
@@ -61,7 +61,7 @@ def device_rows(sections: Mapping[str, Mapping[str, SettingEntry]]) -> list[Sett
     return found
 
 
-def retry_rows(section: Mapping[str, object], origins: Mapping[SettingPath, SettingEntry]) -> list[SettingRow]:
+def retry_rows(section: Mapping[str, object], origins: Origins) -> list[SettingRow]:
     """The rows of the section ``retry``."""
     return [
         SettingRow(".".join(path), _retry_value(section, path[1:]), entry.source) for path, entry in origins.items()

@@ -1,9 +1,10 @@
 """The sections of the settings that every app has. Each is a class, and each of its fields a setting: the name is the
 key, the annotation has what reads the value, and the default holds where nobody sets it.
 
-So a new setting is one line here. The values are checked without pydantic, whose import would make the start of an app
-that has no model of its own a quarter longer. The section ``mqtt`` is read by `leadsman.mqtt.broker`: which of its
-values count depends on where they come from. The section ``retry`` is that of policies.
+So a new setting is one line here, and a new section its class and a field of `Sections`. The values are checked without
+pydantic, whose import would make the start of an app that has no model of its own a quarter longer. The section
+``mqtt`` is read by `leadsman.mqtt.broker`: which of its values count depends on where they come from. The section
+``retry`` is that of policies.
 """
 
 import ipaddress
@@ -11,12 +12,12 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, collect, labelled, raise_together
-from leadsman.loop.durations import Duration, positive_seconds
+from leadsman.loop.durations import MAX_SECONDS, human, positive_seconds
 from leadsman.settings.documents import read_text
-from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, LOG, OUTBOX, STANDBY, SUPERVISION, SettingEntry
+from leadsman.settings.entry import Entries
 from leadsman.text import clean
 from leadsman.text.redaction import Secret
 from leadsman.text.suggestion import nearest, suggestion
@@ -60,6 +61,9 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
+T = TypeVar("T")
+Read = Callable[[object], T]
+"""Reads a value. Raises `InvalidType`, `InvalidValue`."""
 Durability = Literal["acked-or-durable", "write-through", "memory"]
 Address = tuple[str, int | None]
 """An IP address and a port; or the path of a unix socket, and None."""
@@ -70,13 +74,16 @@ def is_off(value: object) -> bool:
     return value is False or (isinstance(value, str) and value.lower() in (OFF, "no", "false", ""))
 
 
-def _address(value: object) -> Address | None:
-    """``127.0.0.1:8080``, ``[::1]:8080``, ``8080`` or ``unix:/run/house/http.sock``; None for off."""
+def or_off(read: Read[T]) -> Read[T | None]:
+    """A function that reads a value, or that there is none: off, or null in YAML."""
+    return lambda value: None if value is None or is_off(value) else read(value)
+
+
+def _address(value: object) -> Address:
+    """``127.0.0.1:8080``, ``[::1]:8080``, ``8080`` or ``unix:/run/house/http.sock``."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if text is not False and not isinstance(text, str):
+    if not isinstance(text, str):
         raise InvalidType("write text such as '127.0.0.1:8080' or 'unix:/run/house/http.sock'")
-    if text is False or is_off(text):
-        return None
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         if not path.startswith("/") or not path.isprintable() or len(path.encode()) > LONGEST_PATH:
@@ -120,15 +127,29 @@ def _token_file(value: object) -> Secret:
     return _token(read_text(Path(value)))
 
 
+def read_words(value: object, wrong: str) -> list[str]:
+    """The words in a list, or in a text with commas as a variable has it. `wrong` is the message about anything else.
+    Raises `InvalidType`."""
+    words = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+        raise InvalidType(wrong)
+    return words
+
+
 def _hosts(value: object) -> frozenset[str]:
-    """The host names in a list, or in a text with commas."""
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidType("write a list of host names")
-    found = frozenset(name.strip().lower() for name in names)
+    found = frozenset(name.strip().lower() for name in read_words(value, "write a list of host names"))
     for name in found:
         if not _HOST.fullmatch(name):
             raise InvalidValue(f"{clean(name)!r} is not a host name; leave out the port")
+    return found
+
+
+def _labels(value: object) -> frozenset[str]:
+    wrong = f"{value!r} is not a list of labels; write one such as ['ble']"
+    found = frozenset(each for each in read_words(value, wrong) if each)
+    for label in found:
+        if len(label) > LONGEST_LABEL or not label.isprintable():
+            raise InvalidValue(f"{label!r}: a label has 1 to {LONGEST_LABEL} printable characters, such as 'ble'")
     return found
 
 
@@ -143,42 +164,50 @@ def read_number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
 
 
-def _whole(value: object) -> int | None:
-    """A whole number, also one that a variable has as text; None for anything else."""
-    number = read_number(value)
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
+def _whole(unit: str, least: int, most: int | None = None) -> Read[int]:
+    """A function that reads a whole number of something, also one that a variable has as text."""
+    span = f"write {least} or more" if most is None else f"write {least} to {most}"
+
+    def read(value: object) -> int:
+        number = read_number(value)
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise InvalidType(f"{value!r} is not a whole number of {unit}; {span}")
+        if number < least or (most is not None and number > most):
+            raise InvalidValue(f"{number} {unit} are too {'few' if number < least else 'many'}; {span}")
+        return number
+
+    return read
 
 
-def _bytes(value: object) -> int:
-    if (number := _whole(value)) is None:
-        raise InvalidType(f"{value!r} is not a whole number of bytes")
-    if number < MIN_BYTES:
-        raise InvalidValue(f"{number} bytes are too few; write {MIN_BYTES} or more")
-    return number
+def _duration(example: str, least: float = 0.0, most: float = MAX_SECONDS, *, other: str = "") -> Read[float]:
+    """A function that reads a duration. `other` is what else may be written."""
+    span = f"write {human(least)} {'or more' if most == MAX_SECONDS else f'to {human(most)}'}{other}"
+
+    def read(value: object) -> float:
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            raise InvalidType(f"{value!r} is not a duration; write one such as {example!r}{other}")
+        amount = positive_seconds(value, "it")
+        if not least <= amount <= most:
+            raise InvalidValue(f"{amount:g} s is too {'short' if amount < least else 'long'}; {span}")
+        return amount
+
+    return read
 
 
-def _shards(value: object) -> int:
-    if (number := _whole(value)) is None:
-        raise InvalidType(f"{value!r} is not a whole number; write one such as {SHARDS}")
-    if not 1 <= number <= MOST_SHARDS:
-        raise InvalidValue(f"{number} is out of range; write 1 to {MOST_SHARDS}")
-    return number
-
-
-def _age(value: object, example: str = "7d") -> float:
-    if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise InvalidType(f"{value!r} is not a duration; write one such as {example!r}")
-    return positive_seconds(cast("Duration", value), "it")
+def _limit(least: float) -> Read[float | None]:
+    """A function that reads a time that ends the process; None if it is off."""
+    return or_off(_duration("1h", least, other=f", or '{OFF}'"))
 
 
 def _levels(value: object) -> Mapping[str, str]:
     """Names of levels, by what they are for."""
     if not isinstance(value, Mapping):
         raise InvalidType(f"{value!r} is no table; write one such as {{ bleak = 'debug' }}")
+    known = [each.lower() for each in LOG_LEVELS]
     for name, level in value.items():
-        if not isinstance(level, str) or level.upper() not in LOG_LEVELS:
-            known = [each.lower() for each in LOG_LEVELS]
-            raise InvalidValue(f"the level of {clean(str(name))} is {level!r}; {suggestion(str(level).lower(), known)}")
+        if not isinstance(level, str) or level.lower() not in known:
+            meant = suggestion(str(level).lower(), known)
+            raise InvalidValue(f"the level of {clean(str(name))} is {level!r}; {meant}").at(name)
     return {str(name): level.upper() for name, level in value.items()}
 
 
@@ -186,33 +215,6 @@ def _file(value: object) -> Path | None:
     if not isinstance(value, str):
         raise InvalidType(f"{value!r} is not text; write the path of a file")
     return Path(value) if value else None
-
-
-def _backups(value: object) -> int:
-    if (number := _whole(value)) is None or not 1 <= number <= MOST_BACKUPS:
-        raise InvalidValue(f"{value!r} is no number of files; write 1 to {MOST_BACKUPS}")
-    return number
-
-
-def _limit(least: float) -> Callable[[object], float | None]:
-    """A function that reads a time that ends the process; None if it is off."""
-
-    def read(value: object) -> float | None:
-        if is_off(value):
-            return None
-        amount = _age(value, "1h")
-        if amount < least:
-            raise InvalidValue(f"{amount:g} s is too short; write {least:g}s or more, or '{OFF}'")
-        return amount
-
-    return read
-
-
-def _ttl(value: object) -> float:
-    seconds = _age(value, "15s")
-    if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
-        raise InvalidValue(f"{seconds:g} s is too {'short' if seconds < SHORTEST_TTL else 'long'}; write 3s to 10m")
-    return seconds
 
 
 def read_switch(value: object) -> bool:
@@ -231,10 +233,6 @@ def check_convention(value: object) -> str:
     return value
 
 
-def _convention(value: object) -> str | None:
-    return None if is_off(value) else check_convention(value)
-
-
 def check_discovery_prefix(given: object) -> str:
     """Check the first levels of the topics of discovery. Raises `InvalidType`, `InvalidValue`."""
     if not isinstance(given, str):
@@ -250,14 +248,13 @@ def check_discovery_prefix(given: object) -> str:
 
 def check_ids(value: object) -> dict[str, str]:
     """Check the former names of devices. Raises `InvalidType`."""
-    if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
-        raise InvalidType(f"ids is {value!r}; write the former names by the present ones, such as {{'new': 'old'}}")
+    wrong = InvalidType(f"ids is {value!r}; write the former names by the present ones, such as {{'new': 'old'}}")
+    if not isinstance(value, Mapping):
+        raise wrong
+    for new, old in value.items():
+        if not isinstance(new, str) or not isinstance(old, str):
+            raise wrong.at(new)
     return dict(value)
-
-
-def _any(value: object) -> object:
-    """Who uses the value checks it."""
-    return value
 
 
 def _engine(value: object) -> str:
@@ -280,22 +277,10 @@ def check_node(value: object) -> str:
     return value
 
 
-def _labels(value: object) -> frozenset[str]:
-    """A list, or text with commas as a variable has it."""
-    given = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise InvalidType(f"{value!r} is not a list of labels; write one such as ['ble']")
-    found = frozenset(each for each in given if each)
-    for label in found:
-        if len(label) > LONGEST_LABEL or not label.isprintable():
-            raise InvalidValue(f"{label!r}: a label has 1 to {LONGEST_LABEL} printable characters, such as 'ble'")
-    return found
-
-
 class HttpSettings(NamedTuple):
     """Where the HTTP endpoint is bound, and who may use it."""
 
-    bind: Annotated[Address | None, _address] = None
+    bind: Annotated[Address | None, or_off(_address)] = None
     token: Annotated[Secret | None, _token] = None
     """What each request must carry."""
     token_file: Annotated[Secret | None, _token_file] = None
@@ -310,20 +295,20 @@ class OutboxSettings(NamedTuple):
     durability: Annotated[Durability, _durability] = "acked-or-durable"
     """``acked-or-durable``: those that wait are on disk within a quarter of a second. ``write-through``: their
     write begins after a hundredth. ``memory``: none."""
-    max_bytes: Annotated[int, _bytes] = 64 * 1024 * 1024
+    max_bytes: Annotated[int, _whole("bytes", MIN_BYTES)] = 64 * 1024 * 1024
     """Bytes on disk at most, topics included."""
-    max_age: Annotated[float, _age] = 7 * 86_400.0
+    max_age: Annotated[float, _duration("7d")] = 7 * 86_400.0
     """Seconds for which a reading waits on disk at most."""
 
 
 class DiscoverySettings(NamedTuple):
     """By which convention the devices are described at the broker."""
 
-    convention: Annotated[str | None, _convention] = None
+    convention: Annotated[str | None, or_off(check_convention)] = None
     """None: by none."""
     prefix: Annotated[str, check_discovery_prefix] = DISCOVERY_PREFIX
     """The first levels of the topics."""
-    ids: Annotated[Mapping[str, str] | None, check_ids] = None
+    ids: Annotated[Mapping[str, str], check_ids] = {}
     """The former names of devices that were renamed, by their present names."""
 
 
@@ -331,7 +316,7 @@ class StandbySettings(NamedTuple):
     """How this node shares the whole app with others, one of which acts."""
 
     enabled: Annotated[bool, read_switch] = False
-    ttl: Annotated[float, _ttl] = TTL
+    ttl: Annotated[float, _duration("15s", SHORTEST_TTL, LONGEST_TTL)] = TTL
     """Seconds for which a lease holds that is not renewed."""
 
 
@@ -344,9 +329,9 @@ class ClusterSettings(NamedTuple):
     """The name of this node, which no other one has, and which stays over restarts. By default that of the machine."""
     labels: Annotated[frozenset[str], _labels] = frozenset()
     """What this node has that others may lack, such as ``ble``."""
-    ttl: Annotated[float, _ttl] = TTL
+    ttl: Annotated[float, _duration("15s", SHORTEST_TTL, LONGEST_TTL)] = TTL
     """Seconds for which a lease holds that is not renewed."""
-    shards: Annotated[int, _shards] = SHARDS
+    shards: Annotated[int, _whole("shards", 1, MOST_SHARDS)] = SHARDS
     """How many shards each set of labels has."""
 
 
@@ -368,35 +353,16 @@ class LogSettings(NamedTuple):
     """The same, by the name of the device, or a pattern."""
     path: Annotated[Path | None, _file] = None
     """A file that has the log, too."""
-    max_bytes: Annotated[int, _bytes] = 10 * 1024 * 1024
+    max_bytes: Annotated[int, _whole("bytes", MIN_BYTES)] = 10 * 1024 * 1024
     """Bytes of the file, after which a new one is begun."""
-    backups: Annotated[int, _backups] = 3
+    backups: Annotated[int, _whole("files", 1, MOST_BACKUPS)] = 3
     """How many older files are kept."""
 
-
-IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
-"""The keys of the section ``mqtt`` that name an app at the broker."""
-KEYS: Mapping[str, tuple[str, ...]] = {
-    BROKER: (
-        *("url", "host", "port", "username", "password", "tls", "ca", "cert", "key"),
-        *IDENTITY_KEYS,
-    ),
-    HTTP: HttpSettings._fields,
-    OUTBOX: OutboxSettings._fields,
-    DISCOVERY: DiscoverySettings._fields,
-    STANDBY: StandbySettings._fields,
-    CLUSTER: ClusterSettings._fields,
-    SUPERVISION: SupervisionSettings._fields,
-    LOG: LogSettings._fields,
-}
-"""The keys of each section."""
-TABLES = ((DISCOVERY, "ids"), (LOG, "levels"), (LOG, "devices"))
-"""Those of them that have keys of their own."""
 
 S = TypeVar("S", bound=NamedTuple)
 
 
-def read_section(standard: S, entries: Mapping[str, SettingEntry]) -> S:
+def read_section(standard: S, entries: Entries) -> S:
     """Read a section.
 
     Args:
@@ -440,26 +406,22 @@ class Endpoint(NamedTuple):
         return f"http://{f'[{self.address}]' if ':' in self.address else self.address}:{self.port}"
 
 
-def endpoint_of(entries: Mapping[str, SettingEntry]) -> Endpoint | None:
-    """Read the section ``http``. None if there shall be no endpoint.
-
-    Raises:
-        ConfigurationError: values are wrong, one a line; the message names their origins.
-    """
+def _endpoint(standard: HttpSettings, entries: Entries) -> Endpoint | None:
+    """None if there shall be no endpoint."""
     bind, token = entries.get("bind"), entries.get("token")
-    if bind is None or is_off(bind.value):
+    if bind is None or bind.value is None or is_off(bind.value):
         return None
     faults: list[ConfigurationError] = []
-    settings, used = HttpSettings(), dict(entries)
+    settings, used = standard, dict(entries)
     if token is not None and ("token_file" in entries or not token.secret):
         del used["token"]
         if "token_file" not in entries:  # others can read the command line, an environment and many settings files
             wrong = "a token belongs in a file; write its path as http.token_file or HTTP__TOKEN_FILE"
             faults.append(token.fault(InvalidValue(wrong)))
     with collect(faults):
-        settings = read_section(settings, used)
+        settings = read_section(standard, used)
     raise_together(faults)
-    assert settings.bind is not None  # it is not empty
+    assert settings.bind is not None  # it is not off
     found = Endpoint(*settings.bind, settings.token_file or settings.token, settings.hosts, bind.flag)
     if found.token is None and not found.is_local:
         message = (
@@ -470,39 +432,25 @@ def endpoint_of(entries: Mapping[str, SettingEntry]) -> Endpoint | None:
     return found
 
 
-def standby_of(entries: Mapping[str, SettingEntry], brokers: int) -> StandbySettings | None:
-    """Read the section ``standby``. None if this node does not stand by.
-
-    Args:
-        entries: what is set, by key.
-        brokers: how many the app has.
-
-    Raises:
-        ConfigurationError: values are wrong, one a line; the message names their origins. Or not all nodes would have
-            the same arbiter: there are several brokers.
-    """
-    found = read_section(StandbySettings(), entries)
-    if not found.enabled:
-        return None
-    if brokers > 1:
-        raise InvalidValue(
-            f"standby: the app has {brokers} brokers, and two nodes at two brokers would both be active; name one"
-        )
-    return found
+def _discovery(standard: DiscoverySettings, entries: Entries) -> DiscoverySettings | None:
+    """None if the convention is off."""
+    found = read_section(standard, entries)
+    return None if found.convention is None else found
 
 
-def cluster_of(entries: Mapping[str, SettingEntry]) -> ClusterSettings | None:
-    """Read the section ``cluster``. None if this node shares the devices with no other: there is no engine, or it is
-    empty text.
+def _standby(standard: StandbySettings, entries: Entries) -> StandbySettings | None:
+    """None if this node does not stand by."""
+    found = read_section(standard, entries)
+    return found if found.enabled else None
 
-    Raises:
-        ConfigurationError: values are wrong, one a line; the message names their origins.
-    """
+
+def _cluster(standard: ClusterSettings, entries: Entries) -> ClusterSettings | None:
+    """None if this node shares the devices with no other: the engine is empty text."""
     faults: list[ConfigurationError] = []
-    found = ClusterSettings()
+    found = standard
     with collect(faults):
-        found = read_section(found, entries)
-    if entries and "engine" not in entries:
+        found = read_section(standard, entries)
+    if "engine" not in entries:
         faults.append(InvalidValue("cluster.engine: missing; write engine = 'nats://host:4222' in [cluster]"))
     raise_together(faults)
     if not found.engine:
@@ -511,3 +459,73 @@ def cluster_of(entries: Mapping[str, SettingEntry]) -> ClusterSettings | None:
         return found
     with labelled("cluster.node: the name of this machine cannot be used"):
         return found._replace(node=check_node(socket.gethostname()))
+
+
+class Section(NamedTuple):
+    """How a section is read."""
+
+    values: type[Any]
+    """The class of its values, whose fields are its keys."""
+    settle: Callable[[Any, Entries], Any] = read_section
+    """Called with the values that hold where nobody sets them, and with what is set. Returns what the app does: None
+    where it is off. Raises one `ConfigurationError` for all faults; the message names their origins."""
+
+
+class Sections(NamedTuple):
+    """What the sections of the settings have settled. A field is a section: its name, what reads it, and what holds
+    where nobody sets anything in it. The section ``mqtt`` is the only other one."""
+
+    http: Annotated[Endpoint | None, Section(HttpSettings, _endpoint)] = None
+    """The HTTP endpoint; None where there is none."""
+    outbox: Annotated[OutboxSettings, Section(OutboxSettings)] = OutboxSettings()
+    """How readings wait for the broker."""
+    discovery: Annotated[DiscoverySettings | None, Section(DiscoverySettings, _discovery)] = None
+    """By which convention the devices are described at the broker; None: they are not."""
+    standby: Annotated[StandbySettings | None, Section(StandbySettings, _standby)] = None
+    """How this node shares the app with others; None: it does not."""
+    cluster: Annotated[ClusterSettings | None, Section(ClusterSettings, _cluster)] = None
+    """How this node shares the devices of the app with others; None: it does not."""
+    supervision: Annotated[SupervisionSettings, Section(SupervisionSettings)] = SupervisionSettings()
+    """When the process ends by itself."""
+    log: Annotated[LogSettings | None, Section(LogSettings)] = None
+    """The settings of the log; None if there are none."""
+
+
+_SECTIONS: Mapping[str, Section] = {
+    name: annotation.__metadata__[0] for name, annotation in Sections.__annotations__.items()
+}
+BROKER = "mqtt"
+"""The section that `leadsman.mqtt.broker` reads."""
+IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
+"""The keys of this section that name an app at the broker."""
+SECTIONS = (BROKER, *_SECTIONS)
+"""The sections that every app has; their variables begin with their names: ``MQTT__URL``."""
+KEYS: Mapping[str, tuple[str, ...]] = {
+    BROKER: ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key", *IDENTITY_KEYS),
+    **{name: section.values._fields for name, section in _SECTIONS.items()},
+}
+"""The keys of each section."""
+TABLES = frozenset(
+    (name, key)
+    for name, section in _SECTIONS.items()
+    for key, annotation in section.values.__annotations__.items()
+    if get_origin(annotation.__origin__) is Mapping
+)
+"""Those of them that have keys of their own."""
+
+
+def read_sections(before: Sections, entries: Mapping[str, Entries], faults: list[ConfigurationError]) -> Sections:
+    """Read the sections.
+
+    Args:
+        before: what holds where nobody sets anything.
+        entries: what is set, by the section and the key.
+        faults: gets an error for each section with wrong values.
+    """
+    for name, section in _SECTIONS.items():
+        if found := entries[name]:
+            given = getattr(before, name)
+            standard = given if isinstance(given, section.values) else section.values()
+            with collect(faults):
+                before = before._replace(**{name: section.settle(standard, found)})
+    return before

@@ -4,19 +4,17 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from leadsman.errors import ConfigurationError, SettingsError
+from leadsman.errors import SettingsError
 from leadsman.settings.documents import line_of, read_text, toml_document, yaml_document
+from leadsman.settings.entry import FindLine, SettingEntry
 from leadsman.settings.model import SettingPath
+from leadsman.settings.sections import SECTIONS
 from leadsman.text import clean
 from leadsman.text.suggestion import suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
-BROKER, HTTP, OUTBOX, DISCOVERY = "mqtt", "http", "outbox", "discovery"
-STANDBY, CLUSTER, SUPERVISION, LOG = "standby", "cluster", "supervision", "log"
-SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, SUPERVISION, LOG)
-"""The sections that every app has; their variables begin with their names: ``MQTT__URL``."""
 DEVICES = "devices"
 """The section about single devices: ``[devices.boiler]``, ``DEVICES__BOILER__INTERVAL``."""
 RETRY = "retry"
@@ -32,100 +30,7 @@ _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
 """Variables that Kubernetes sets for each service. A service with the name of the app sets
 ``HOUSE_PORT=tcp://10.0.0.1:80``."""
 
-RANKS = ("default", "file", ".env", "environment", "secret", "flag")
-
-T = TypeVar("T")
 IsSetting = Callable[[SettingPath], bool]
-FindLine = Callable[[SettingPath], int | None]
-
-
-class SettingEntry(NamedTuple):
-    """One value with its path in the settings and its origin."""
-
-    path: SettingPath
-    value: object
-    rank: int
-    """The position in `RANKS`. The highest rank wins."""
-    source: str
-    """The file, the variable or the flag."""
-    text: bool = True
-    """Whether the source has only text, which may stand for a number or for JSON. It has one case, and no dashes."""
-    below: Mapping[SettingPath, "SettingEntry"] = {}
-    """The entries of the values that it has inside, by their paths, where each has an origin of its own."""
-    line: FindLine | None = None
-    """Finds the line of a path in the source, where that has not been done. It takes a while."""
-
-    @property
-    def origin(self) -> str:
-        """The source, and the line if it has lines. For messages about faults: to find the line takes a while."""
-        return self.origin_at(self.path)
-
-    def origin_at(self, path: SettingPath) -> str:
-        """The same for the value at a path inside this entry."""
-        line = None if self.line is None else self.line(path)
-        return self.source if line is None else f"{self.source} line {line}"
-
-    def read(self, check: Callable[[object], T]) -> T:
-        """What `check` makes of the value. An error that it raises gets the name of the setting, and the origin of the
-        value at fault."""
-        try:
-            return check(self.value)
-        except ConfigurationError as error:
-            raise self.at(_at_fault(self.value, check, error)).fault(error) from None
-
-    def at(self, inside: SettingPath) -> "SettingEntry":
-        """This entry, with the origin of the value at a path inside it, or of the first one below that path."""
-        path = (*self.path, *inside)
-        first = next((each for known, each in self.below.items() if known[: len(path)] == path), self)
-        return self._replace(source=first.origin_at(path), line=None)
-
-    def fault(self, error: ConfigurationError) -> ConfigurationError:
-        """An error about this setting, with its name and its origin."""
-        return type(error)(f"{'.'.join(self.path)}: {error} (from {self.origin})")
-
-    @property
-    def flag(self) -> bool:
-        """Whether it came from the command line."""
-        return RANKS[self.rank] == "flag"
-
-    @property
-    def secret(self) -> bool:
-        """Whether it came from a file of its own, as secrets do."""
-        return RANKS[self.rank] == "secret"
-
-
-def _at_fault(value: object, check: Callable[[object], object], error: ConfigurationError) -> SettingPath:
-    """The path of the smallest part of a value for which `check` raises the same error when nothing stands beside it,
-    or without which it raises none; empty if there is no such part."""
-    keys: tuple[object, ...] = ()
-    part = value
-    while isinstance(part, Mapping):
-        paths = [(*keys, key) for key in part]
-        alone = (each for each in paths if _error_of(check, _only(value, each)) == str(error))
-        without = (each for each in paths if _error_of(check, _without(value, each)) is None)
-        found = next(alone, None) or next(without, None)
-        if found is None:
-            break
-        keys, part = found, part[found[-1]]
-    return tuple(str(key) for key in keys)
-
-
-def _error_of(check: Callable[[object], object], value: object) -> str | None:
-    try:
-        check(value)
-    except ConfigurationError as error:
-        return str(error)
-    return None
-
-
-def _only(value: Any, path: tuple[object, ...]) -> object:
-    return {path[0]: _only(value[path[0]], path[1:])} if path else value
-
-
-def _without(value: Any, path: tuple[object, ...]) -> object:
-    key, *more = path
-    inner = {key: _without(value[key], tuple(more))} if more else {}
-    return {other: each for other, each in value.items() if other != key} | inner
 
 
 class Where(NamedTuple):

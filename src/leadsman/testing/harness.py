@@ -93,9 +93,10 @@ class Harness:
     def __enter__(self) -> Self:
         try:
             self._app.enter_context(self.app.unloaded(self._adapters))
-            self.app.setup.outbox = OutboxSettings("memory")  # unless the settings have the section
+            setup = self.app.setup
+            setup.sections = setup.sections._replace(outbox=OutboxSettings("memory"))  # unless the settings have it
             self.app.load(self._where)
-            self.app.setup.standby = self.app.setup.cluster = None  # the broker in memory has one client
+            setup.sections = setup.sections._replace(standby=None, cluster=None)  # the broker in memory has one client
             if self._dry_run:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
             elif self._twins is not False:

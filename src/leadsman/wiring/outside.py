@@ -49,7 +49,7 @@ def check_installed(setup: "Setup") -> None:
     """Check that the libraries that an app needs are installed, the client of a cluster's engine included; see
     `Setup.check_installed` for what is raised."""
     setup.check_installed()
-    _load_engine(setup.cluster)
+    _load_engine(setup.sections.cluster)
 
 
 def _load_engine(cluster: "ClusterSettings | None") -> None:

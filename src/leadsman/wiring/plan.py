@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
-    from leadsman.settings.discovery import Discovery
     from leadsman.settings.sections import (
         ClusterSettings,
+        DiscoverySettings,
         Endpoint,
         OutboxSettings,
         StandbySettings,
@@ -104,7 +104,7 @@ class Plan(NamedTuple):
     """How this node shares the app with others; None: it does not."""
     cluster: "ClusterSettings | None"
     """How this node shares the devices of the app with others; None: it does not."""
-    discovery: "Discovery | None"
+    discovery: "DiscoverySettings | None"
     """By which convention the devices are described at the broker; None: they are not."""
     variables: Mapping[str, str]
     """Environment variables, which set where state, health file and service manager are."""
@@ -236,12 +236,12 @@ def plan_of(
         client_id=setup.client_id,
         state_name=setup.state_name,
         brokers=setup.brokers,
-        endpoint=setup.endpoint,
-        outbox=setup.outbox,
-        supervision=setup.supervision,
-        standby=setup.standby,
-        cluster=setup.cluster,
-        discovery=setup.discovery,
+        endpoint=setup.sections.http,
+        outbox=setup.sections.outbox,
+        supervision=setup.sections.supervision,
+        standby=setup.sections.standby,
+        cluster=setup.sections.cluster,
+        discovery=setup.sections.discovery,
         variables=variables,
         dry_run=setup.dry_run,
         show=setup.show,

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
         print()
         print_text(f"The app does nothing: {idle}")
-    if app.setup.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
+    if app.setup.sections.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
         print()
         print_text(hidden)
     print("\nok")

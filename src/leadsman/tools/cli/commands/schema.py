@@ -12,7 +12,8 @@ def run(options: argparse.Namespace) -> None:
     from leadsman.introspection.schema import schemas  # the help does not wait for pydantic
 
     app = load_app(options)
-    shared = app.setup.standby is not None or app.setup.cluster is not None
+    sections = app.setup.sections
+    shared = sections.standby is not None or sections.cluster is not None
     print(json_text(schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, nodes=shared), indent=2))
 
 
