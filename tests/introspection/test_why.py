@@ -1,6 +1,7 @@
 """Fifty situations of a device, each with the link that explains why it is silent."""
 
 import copy
+import itertools
 import json
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -13,7 +14,7 @@ from typing_extensions import is_typeddict
 
 from leadsman.errors import ConnackMissing, ConnectionRefused, NotListening
 from leadsman.introspection.document import Introspection, Link, Verdict
-from leadsman.introspection.why import OVERDUE, RetainedDocuments, refused, silent, unanswered, unreachable, why
+from leadsman.introspection.why import CHAIN, OVERDUE, RetainedDocuments, refused, silent, unanswered, unreachable, why
 from leadsman.mqtt.topic_faults import OF_THE_BROKER, FaultKind, advise
 from leadsman_rigs.examples import examples
 
@@ -500,6 +501,25 @@ ADVICE = {
     "the name is wrong": "write boilers",
     "its handler hangs": "find out where the handler blocks",
 }
+
+
+ORDERS = {"add", "allow", "ask", "check", "close", "compare", "correct", "find", "fix", "give", "list", "look", "make"}
+ORDERS |= {"plug", "raise", "read", "release", "return", "see", "send", "set", "start", "stop", "use", "wait", "write"}
+
+
+def test_the_table_has_each_link_in_the_order_of_the_chain_and_its_advice_is_an_order():
+    verdicts = [why("boiler", *found) for found, *_ in SITUATIONS.values()]
+    verdicts += [unanswered("boiler", "house", found, "no answer", AT) for found, *_ in UNANSWERED.values()]
+    verdicts.append(unreachable("boiler", NotListening("refused", "pi:1884")))
+
+    assert {row.link for row in CHAIN} == {each["link"] for each in verdicts} == set(get_args(Link))
+    of_readings = [row.link for row in CHAIN[2:]]
+    for earlier, later in itertools.pairwise(
+        ["registration", "hold", "adapter", "call", "outbox", "retention", "none"]
+    ):
+        assert of_readings.index(earlier) < of_readings.index(later)
+    for each in verdicts:
+        assert each["advice"] == "nothing to do" or each["advice"].split()[0].strip(":,") in ORDERS, each
 
 
 TOPIC = "house/boiler/state"

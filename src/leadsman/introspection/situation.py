@@ -1,4 +1,4 @@
-"""What is known of one device at one moment, in the form in which the links of the chain ask for it. Pure.
+"""What is known of one device at one moment, in the form in which the rows of the verdict ask for it. Pure.
 
 It is made from the introspection document and from what the broker retains. Times come from the document, so the clock
 of the app counts and not that of the reader.
@@ -7,11 +7,12 @@ of the app counts and not that of the reader.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from shlex import quote
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from leadsman.introspection.kept_reading import compare
 from leadsman.loop.durations import as_float, human
 from leadsman.mqtt.answers import Json
 from leadsman.text import clean, count_noun
@@ -19,15 +20,16 @@ from leadsman.text import clean, count_noun
 if TYPE_CHECKING:
     from leadsman.introspection.document import (
         AdapterSection,
+        DeviceOutbox,
         DeviceSection,
         Introspection,
-        Link,
+        MqttSection,
         Published,
         Registered,
         Runtime,
         Subscribed,
-        Verdict,
     )
+    from leadsman.monitoring.document import PollUnderWay, TopicFault
 
 READS = frozenset({"telemetry", "source", "event", "periodic"})
 """Kinds of registrations that read a device by themselves."""
@@ -38,7 +40,7 @@ _ENDED = re.compile("[.?!]$|[;,] ")
 """What an error has that is a sentence of its own, or more than one."""
 _MAX_WRITTEN_SECONDS = 3650 * 86_400.0
 """Seconds. A longer time is not written out."""
-_MOST_DECIMALS = 20
+_MAX_DECIMALS = 20
 _SMALL = 3
 """Digits that are shown of a number between -1 and 1 whose decimals are not declared; of others, two decimals."""
 
@@ -59,58 +61,123 @@ class RetainedDocuments(NamedTuple):
 
 
 class Situation:
-    """One device in an introspection document.
+    """One device in an introspection document, or at a broker whose app does not answer.
 
     Args:
         name: the device, which is in the document.
         document: the document. Sections may be missing.
         retained: what the broker retains; None if nobody looked.
         options: what a command line needs, besides the prefix, to reach the app: empty, or with a space before it.
+        prefix: the topic prefix of the app, where the document does not contain it.
+        now: the time of the reader, where the document does not contain that of the app.
+        error: why the app gave no answer; None if it did.
+        broke: whether the app lost its connection as it answered.
+        refusal: what the app answered in place of a document.
     """
 
     def __init__(
-        self, name: str, document: "Introspection", retained: RetainedDocuments | None, options: str = ""
+        self,
+        name: str,
+        document: "Introspection",
+        retained: RetainedDocuments | None = None,
+        options: str = "",
+        *,
+        prefix: str = "PREFIX",
+        now: datetime | None = None,
+        error: Exception | str | None = None,
+        broke: bool = False,
+        refusal: str = "",
     ) -> None:
         self.name = name
         self.document = document
         self.retained = retained
+        self.kept = retained or RetainedDocuments()
         self.options = options
+        self.error = error
+        self.broke = broke
+        self.refusal = refusal
         self.job = name in document.get("jobs", {})
         sections = document.get("jobs", {}) if self.job else document.get("devices", {})
         section = cast("DeviceSection", sections.get(name, {}))
         self.registrations: list[Registered] = section.get("registrations", [])
         self.runtime: Runtime | None = section.get("runtime")
-        self.reader: Registered | None = next((each for each in self.registrations if each["kind"] in READS), None)
-        """The registration that reads the device; None if it only takes commands."""
+        reader = next((each for each in self.registrations if each["kind"] in READS), None)
+        self.reads = reader is not None
+        """Whether it gives readings or events, and not only takes commands."""
+        self.reader = reader or cast("Registered", {})
+        """The registration that reads the device; empty if it only takes commands."""
+        self.pushes = self.reader.get("kind") in ("source", "event")
+        """Whether it gives readings or events by itself."""
+        self.sends_events = self.reader.get("kind") == "event"
+        """Whether it gives events, which nobody can expect at a time."""
+        self.has_json = self.reader.get("layout") != "fields"
+        """Whether its readings are at ``state``, and not only its values at topics of their own."""
+        self.published = cast("Published", ({} if self.runtime is None else self.runtime.get("published")) or {})
+        """What became of its readings; empty if the document does not have that, as for a side job."""
+        self.mqtt = cast("MqttSection", document.get("mqtt") or {})
         app = document.get("app")
-        self.prefix = "PREFIX" if app is None else app["prefix"]
+        self.prefix = prefix if app is None else app["prefix"]
         root = app is not None and app.get("root") == name
         self.below = f"{self.prefix}/" if root else f"{self.prefix}/{name}/"
         """The beginning of the topics of the device."""
         self.terms = cast("Mapping[str, Json]", document.get("fields", {}).get(name, {}))
         """The terms that are declared for the fields of its readings, such as their units."""
-        self.now = None if app is None else _later(when(app.get("started_at")), app.get("uptime"))
+        self.now = now if app is None else _later(when(app.get("started_at")), app.get("uptime"))
         """The time of the app; None if the document does not contain it."""
 
     @property
-    def pushes(self) -> bool:
-        """Whether it gives readings or events by itself."""
-        return self.reader is not None and self.reader["kind"] in ("source", "event")
+    def state(self) -> "Runtime":
+        """The state of a device that runs."""
+        if self.runtime is None:
+            raise AssertionError("a row of the table before this one finds a device that does not run")
+        return self.runtime
 
     @property
-    def sends_events(self) -> bool:
-        """Whether it gives events, which nobody can expect at a time."""
-        return self.reader is not None and self.reader["kind"] == "event"
+    def waiting(self) -> "DeviceOutbox":
+        """Its messages in the outbox; empty if nothing waits, and nothing was refused or lost."""
+        return self.state.get("outbox") or cast("DeviceOutbox", {})
 
     @property
-    def has_json(self) -> bool:
-        """Whether its readings are at ``state``, and not only its values at topics of their own."""
-        return self.reader is None or self.reader.get("layout") != "fields"
+    def refused(self) -> bool:
+        """Whether the broker does not accept its messages, or did not accept one lately."""
+        return self.waiting.get("refused") is not None
 
     @property
-    def published(self) -> "Published | None":
-        """What became of its readings; None if the document does not have that, as for a side job."""
-        return None if self.runtime is None else self.runtime.get("published")
+    def failed_polls(self) -> int:
+        """How many polls have failed since the last success."""
+        return self.state["consecutive_failures"]
+
+    @property
+    def fault(self) -> "TopicFault":
+        """Why they are not accepted, or were lost lately; empty if neither is so."""
+        return self.waiting.get("fault") or cast("TopicFault", {})
+
+    @property
+    def under_way(self) -> "PollUnderWay":
+        """The poll that is being retried; empty if none is."""
+        return self.state["poll_under_way"] or cast("PollUnderWay", {})
+
+    @property
+    def sent_at(self) -> str | None:
+        """When its last published reading was taken."""
+        return self.published.get("published_at")
+
+    @property
+    def unread(self) -> bool:
+        """Whether no poll of it has ended since the start of the app."""
+        return self.reads and not self.state["counters"]["polls"]
+
+    @property
+    def kept_in_place(self) -> str | None:
+        """When the reading was taken that the broker retains in place of the last one, or empty text if it retains
+        none; None if it has the last one, or if that cannot be known."""
+        delivery, retained, sent = self.reader.get("delivery"), self.retained, self.sent_at
+        if retained is None or delivery is None or sent is None:
+            return None
+        if not delivery["retain"] or not self.has_json or self.state.get("outbox") is not None:
+            return None  # each subscriber gets the next reading; or it is on its way
+        found = compare(sent, None if retained.state is None else retained.state.encode(), retained.taken_at)
+        return None if found.is_there else found.kept_since or ""
 
     @property
     def adapters(self) -> "list[AdapterSection]":
@@ -140,49 +207,18 @@ class Situation:
         moment = when(text)
         return None if moment is None or self.now is None else (self.now - moment).total_seconds()
 
-    @property
-    def state(self) -> "Runtime":
-        """The state of a device that runs."""
-        if self.runtime is None:
-            raise AssertionError("a link of the chain before this one finds a device that does not run")
-        return self.runtime
-
-    def verdict(
-        self,
-        link: "Link",
-        summary: str,
-        evidence: Sequence[str],
-        advice: str,
-        since: str | None = None,
-        state: Literal["ok", "intended", "broken"] = "broken",
-    ) -> "Verdict":
-        """A verdict about this device."""
-        return {
-            "device": self.name,
-            "link": link,
-            "state": state,
-            "summary": summary,
-            "since": since if isinstance(since, str) else None,  # another version may write something else
-            "evidence": list(evidence),
-            "advice": advice,
-        }
-
     def command(self, words: str) -> str:
         """A command line about this device."""
         return f"leadsman {words} {quote(self.name)}{self.options} --prefix {quote(self.prefix)}"
 
-    def poll(self) -> str:
-        """A command line that polls this device at once."""
-        return self.command("poll")
-
+    @property
     def cause(self) -> str | None:
         """Why it fails, for how long, and how often it is tried. None if it does not fail, or if a person decides when
         it is tried."""
         runtime = self.runtime
         if runtime is None or runtime["held"] or runtime["circuit"] == "isolated":
             return None
-        under_way = runtime["poll_under_way"]
-        last = runtime["last_error"] or (None if under_way is None else under_way["last_error"])
+        last = runtime["last_error"] or self.under_way.get("last_error")
         if not last:
             return None
         kind, _, message = clean(last).partition(": ")
@@ -192,54 +228,89 @@ class Situation:
         since = "" if lasted is None or lasted < 1 else f" for {span(lasted)}"
         text = f"{error}{since}{times}."
         if _ENDED.search(error) and (since or times):  # what follows would belong to its last words
-            text = (
-                f"{error}{'' if error[-1] in '.?!' else '.'} It has failed{since or times[1:]}{times if since else ''}."
-            )
-        if self.reader is None:
-            return text
+            text = f"{error}{'' if error[-1] in '.?!' else '.'} It has failed{since}{times if since else times[1:]}."
         breaker, is_open = self.reader.get("circuit_breaker"), runtime["circuit"] in ("open", "half_open")
         every = breaker.get("recovery") if is_open and breaker else self.reader.get("interval")
         if not isinstance(every, int | float):  # each of its pauses is longer than the last, or it has a schedule
             return text
         return f"{text} leadsman tries it every {span(every)}."
 
-    # Lines of evidence
+    # Lines of evidence; an empty one is left out
 
+    @property
+    def last_reading(self) -> str:
+        """When the device was read last."""
+        last = self.state["last_success_at"]
+        return f"last success: {self.at(last)}" if last else "it has never been read"
+
+    @property
+    def queued(self) -> str:
+        """How many of its messages wait in the outbox, if any do."""
+        number = self.waiting["messages"]
+        return f"{count_noun(number, 'message')} of it in the outbox{oldest(self.waiting['oldest'])}" if number else ""
+
+    @property
+    def losses(self) -> str:
+        """How many of its messages were lost, if any were, and what the broker accepted since."""
+        fault = self.fault
+        if not fault.get("lost"):
+            return ""
+        taken = fault.get("taken")
+        since = f"; since then the broker took {count_noun(taken, 'message')} of it" if taken else ""
+        return f"{count_noun(fault['lost'], 'message')} of it lost, the last one {self.at(fault.get('lost_at'))}{since}"
+
+    @property
+    def retained_reading(self) -> list[str]:
+        """What the broker retains in place of the last reading, and when that was published."""
+        since, topic = self.kept_in_place, f"{self.below}state"
+        kept = f"still retains at {topic} what was taken {self.at(since)}" if since else f"retains nothing at {topic}"
+        return [f"the broker {kept}", f"the last reading was published {self.at(self.sent_at)}"]
+
+    def connection_error(self, word: str) -> str:
+        """The last error of the connection, if there is one."""
+        return f"{word}: {clean(self.mqtt['last_error'])}" if self.mqtt["last_error"] else ""
+
+    def due(self, what: str = "the next poll") -> str:
+        """When it is polled next, if that is known."""
+        due = self.state["next_poll_at"]
+        return f"{what} is due at {self.at(due)}" if due else ""
+
+    @property
+    def timetable(self) -> str:
+        """How often it is read."""
+        interval, cron = self.reader.get("interval"), self.reader.get("schedule")
+        if cron:
+            return f"its schedule is {clean(cron)}"
+        return f"its interval is {span(interval)}" if interval is not None else "it has no schedule"
+
+    @property
     def failure(self) -> list[str]:
-        """The last error, since when it fails, and how often; empty if nothing fails."""
+        """The last error, since when it fails, and how often; only the last reading if nothing fails."""
         runtime, lines = self.state, []
         if runtime["last_error"]:
             lines.append(f"last error: {clean(runtime['last_error'])}")
         if runtime["failing_since"]:
             polls = runtime["consecutive_failures"]
-            failed = (
-                f"{count_noun(polls, 'failure' if self.pushes else 'failed poll')}{' in a row' if polls > 1 else ''}"
-            )
-            lines.append(f"failing since {self.at(runtime['failing_since'])}: {failed}")
-        return [*lines, *self.last_reading(), *self.silence(), *self.subscriptions()]
+            failed = count_noun(polls, "failure" if self.pushes else "failed poll")
+            row = " in a row" if polls > 1 else ""
+            lines.append(f"failing since {self.at(runtime['failing_since'])}: {failed}{row}")
+        return [*lines, self.last_reading, *self.silence, *self.subscriptions]
 
-    def last_reading(self) -> list[str]:
-        """When the device was read last."""
-        last = self.state["last_success_at"]
-        return [f"last success: {self.at(last)}" if last else "it has never been read"]
-
+    @property
     def silence(self) -> list[str]:
         """How long its adapters have received nothing, as far as they report that."""
         lines = []
         for each in self.adapters:
-            health = each.get("health", {})
+            health, label = each.get("health", {}), clean(each["adapter"])
             if "silent_for" in health:
                 quiet = health["silent_for"]
-                heard = (
-                    f"received nothing for {span(quiet)}" if isinstance(quiet, int | float) else "received nothing yet"
-                )
-                lines.append(f"{clean(each['adapter'])} has {heard}")
+                time = f"for {span(quiet)}" if isinstance(quiet, int | float) else "yet"
+                lines.append(f"{label} has received nothing {time}")
             if health.get("discarded"):
-                lines.append(
-                    f"{clean(each['adapter'])} discarded {value(health['discarded'])} bytes that fit no message"
-                )
+                lines.append(f"{label} discarded {value(health['discarded'])} bytes that fit no message")
         return lines
 
+    @property
     def subscriptions(self) -> list[str]:
         """What came at the topics that feed the device, or may do so."""
         lines = []
@@ -256,20 +327,11 @@ class Situation:
     def heard(self) -> "Mapping[str, Subscribed]":
         """What became of the messages of other programs that feed this device, by topic filter. A source without an
         adapter may be fed by any of those that name no device."""
-        found = self.document.get("mqtt", {}).get("subscriptions", {})
+        found = self.mqtt.get("subscriptions", {})
         if own := {topics: each for topics, each in found.items() if each.get("device") == self.name}:
             return own
-        source = self.reader is not None and self.pushes and not self.reader["needs"]
+        source = self.pushes and not self.reader["needs"]
         return {topics: each for topics, each in found.items() if not each.get("device")} if source else {}
-
-    def timetable(self) -> str:
-        """How often it is read."""
-        reader = self.reader
-        interval = None if reader is None else reader.get("interval")
-        cron = None if reader is None else reader.get("schedule")
-        if cron:
-            return f"its schedule is {clean(cron)}"
-        return f"its interval is {span(interval)}" if interval is not None else "it has no schedule"
 
 
 def when(text: str | None) -> datetime | None:
@@ -298,6 +360,11 @@ def value(shown: Json) -> str:
         return clean(type(shown).__name__)
 
 
+def oldest(age: float | None) -> str:
+    """The end of a sentence about messages that wait."""
+    return "" if age is None else f", the oldest for {span(age)}"
+
+
 def describe_fields(fields: Mapping[str, Json], terms: Mapping[str, Json]) -> str:
     """A reading in one line: ``celsius 21.5 °C, door open``.
 
@@ -324,7 +391,7 @@ def _describe_values(fields: Mapping[str, Json], terms: Mapping[str, Json], path
 
 
 def _decimals(value: float, decimals: Json) -> str:
-    if isinstance(decimals, int) and 0 <= decimals <= _MOST_DECIMALS:
+    if isinstance(decimals, int) and 0 <= decimals <= _MAX_DECIMALS:
         return f"{value:.{decimals}f}"
     return json.dumps(float(f"{value:.{_SMALL}g}") if abs(value) < 1 else round(value, 2))
 

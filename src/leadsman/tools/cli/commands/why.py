@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from leadsman.errors import BrokerError, RequestDenied, SubscriptionRefused
+from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.situation import RetainedDocuments
-from leadsman.introspection.why import denied, refused, silent, unanswered, unreachable, why
+from leadsman.introspection.why import UNREADABLE, refused, silent, unanswered, unreachable, why
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Brokers
 from leadsman.mqtt.connection import Received
@@ -29,6 +29,7 @@ from leadsman.tools.cli.arguments import (
 )
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.remote import (
+    Looked,
     any_version,
     look,
     named_app,
@@ -127,39 +128,40 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
 
 def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: float, options: str) -> "Silences":
     """As `verdicts`, of one process."""
-    prefix, node = topics.prefix, topics.node
     request: dict[str, object] = {"sections": [*SECTIONS, "fields"], "devices": [device]}
     if device is None:
         request = {"sections": [*SECTIONS, "fields", "ledger"], "since": time.time() - LATELY}
-    of = device or "+"
+    name, of = device or "", device or "+"
+    root = Topics(topics.prefix, of, topics.node)  # which of both it has is known with the answer
+    places = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
     try:
-        root = Topics(prefix, of, node)  # which of both it has is known with the answer
-        kept_at = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
-        kept_at.append(topics.lease)
-        found = look(brokers, topics.introspect, request, timeout, kept_at, topics.status)
+        found = look(brokers, topics.introspect, request, timeout, [*places, topics.lease], topics.status)
     except SubscriptionRefused:
         raise
-    except RequestDenied as error:
-        return Silences([denied(device or "", error)])
     except BrokerError as error:
-        return Silences([unreachable(device or "", error)])
-    if found.data is None:
-        reason, name = found.error or "", device or ""
-        if found.refused:
-            if device is None or not reason.startswith("there is no device"):
-                raise BrokerError(reason)
-            return Silences([refused(name, prefix, reason, options)])
-        kept = _retained(topics, name, found.seen)
-        return Silences([unanswered(name, prefix, kept, reason, datetime.now(UTC), broke=found.broke)])
+        return Silences([unreachable(name, error)])
+    if found.data is not None:
+        with any_version():
+            return _judged(brokers, topics, device, found, options)
+    reason = found.error or ""
+    if not found.refused:
+        kept, now = _retained(topics, name, found.seen), datetime.now(UTC)
+        return Silences([unanswered(name, topics.prefix, kept, reason, now, broke=found.broke)])
+    if device is None or not reason.startswith("there is no device"):
+        raise BrokerError(reason)
+    return Silences([refused(name, topics.prefix, reason, options)])
+
+
+def _judged(brokers: Brokers, topics: Topics, device: str | None, found: Looked, options: str) -> "Silences":
+    """The verdicts of an answer."""
     document = cast("Introspection", found.data)
-    with any_version():
-        topics = Topics(prefix, document.get("app", {}).get("root"), node)
-        if device is not None:
-            return Silences([why(device, document, _retained(topics, device, found.seen), options)])
-        names = tuple(document.get("devices", {}))
-        seen = _seen_exactly(brokers, topics, names, found.seen)
-        retained = {name: _retained(topics, name, seen) for name in names}
-        return Silences(silent(document, retained, options), _ended(document))
+    topics = Topics(topics.prefix, document.get("app", {}).get("root"), topics.node)
+    if device is not None:
+        return Silences([why(device, document, _retained(topics, device, found.seen), options)])
+    names = tuple(document.get("devices", {}))
+    seen = _seen_exactly(brokers, topics, names, found.seen)
+    documents = {name: _retained(topics, name, seen) for name in names}
+    return Silences(silent(document, documents, options), _ended(document))
 
 
 def _seen_exactly(
@@ -180,7 +182,7 @@ def _ended(document: "Introspection") -> list[str]:
     """Lines about silences that are over; none if the app has another version, and other ledgers."""
     try:
         return ended_lately(document["ledger"])
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
+    except UNREADABLE:
         return []
 
 
