@@ -109,7 +109,7 @@ _NOT_YET_VALID = 9
 """X509_V_ERR_CERT_NOT_YET_VALID: more often a clock that is not set yet than a certificate of tomorrow."""
 _UNKNOWN_AUTHORITY = (18, 19, 20, 21)
 """X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and the three that follow: nothing that is trusted stands above it."""
-_OF_A_WEB_SERVER = re.compile(r"""\bb['"](?:HTTP/|<)""")
+_OF_A_WEB_SERVER = r"""\bb['"](?:HTTP/|<)"""
 """The first bytes of an answer over HTTP, as errors show them; simple servers leave out the status."""
 _NO_TLS = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """How a handshake ends at a port that does not speak TLS; or it gets bytes that are no TLS (WRONG_VERSION_NUMBER)."""
@@ -187,7 +187,7 @@ def alert(broker: Broker, error: ssl.SSLError) -> TlsRefused:
 
 def no_connack(broker: Broker, reason: str) -> BrokerError:
     """The broker closed the connection where a CONNACK was due. With TLS the handshake has succeeded by then."""
-    if _OF_A_WEB_SERVER.search(reason):
+    if re.search(_OF_A_WEB_SERVER, reason):
         hint = "; that is a web server: write the port of the broker, 1883 as a rule, or 8883 with TLS"
     elif broker.unix:
         hint = f"{_CREDENTIALS}?"

@@ -17,7 +17,7 @@ from leadsman.resilience.policy import GiveUp, Policy, State, Verdict
 Document = Mapping[str, Any]
 """A mapping that was JSON for a while, and may hold anything."""
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ADDRESS = r" at 0x[0-9a-fA-F]+"
 
 
 class FailureStreak(NamedTuple):
@@ -93,7 +93,7 @@ def streak_from_json(document: Document, policy: Policy, now: float, away: float
 def _text_of(policy: Policy) -> str:
     """The text that identifies a policy after a restart. A user's own strategy may have no text but its address, which
     is removed."""
-    return _ADDRESS.sub("", repr(policy))
+    return re.sub(_ADDRESS, "", repr(policy))
 
 
 def as_state(value: object) -> State:

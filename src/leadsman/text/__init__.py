@@ -1,4 +1,8 @@
-"""Makes text from outside safe to show in a log, a topic or a terminal."""
+"""Makes text from outside safe to show in a log, a topic or a terminal.
+
+The patterns are text, which `re` compiles at first use and then keeps: most apps start, and many end, without a text
+that needs one, and compiling them takes longer than the rest of this module.
+"""
 
 import re
 from collections.abc import Sequence
@@ -9,11 +13,11 @@ from leadsman.text.redaction import LONGEST_LINE, LONGEST_TEXT, redact, without_
 
 MAX_TEXT_CHARS = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
-_URL = re.compile(r"(\w[\w+.-]{0,20})://(\S+)")
+_URL = r"(\w[\w+.-]{0,20})://(\S+)"
 """A URL, which may have credentials. The length of its scheme is bounded: else a long word takes as many steps as its
 square. So it is with each repeat in these patterns that another one may follow."""
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
-_BETWEEN_URLS = re.compile(r"(?:,|(?<!\s)\s)\s*(?=[a-z+]+://)")
+_BETWEEN_URLS = r"(?:,|(?<!\s)\s)\s*(?=[a-z+]+://)"
 _SCHEME = "(?:basic|digest|bearer)"
 _NO_VALUE = rf"""(?![.,;:?)\]…"']{{1,6}}(?:\s|$))(?!"{_SCHEME}"|'{_SCHEME}'|{_SCHEME}(?:[\s.,;)]|$))"""
 """Not assigned: what ends a sentence or stands for a value, as in our own "give password=…, or token=…", and the names
@@ -21,43 +25,39 @@ of schemes, as in "write auth="digest"", which are no secrets."""
 _VALUE = _NO_VALUE + r"""(?:\\{1,3}"[^"]*"?|b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'|b?["'].*|[^\s&"']\S*)"""
 """What is assigned to a word: in quotes, up to the end if the text was cut within them, or up to the next space. The
 quotes of JSON that is itself in quotes have a backslash."""
-_SECRETS = re.compile(
-    r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|credentials?|authorization|api[_-]?key|access[_-]?key"
+_SECRETS = (
+    r"(?is)\b(\w*(?:password|passwd|passphrase|token|secret|credentials?|authorization|api[_-]?key|access[_-]?key"
     r"|account[_-]?key|auth[_-]?key|encryption[_-]?key|private[_-]?key|shared[_-]?key))\b"
-    rf"""(\\{{0,3}}["']?\s*(?:[=:]>?|%3[ad])\s*|>)(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?{_VALUE}""",
-    re.DOTALL,
+    rf"""(\\{{0,3}}["']?\s*(?:[=:]>?|%3[ad])\s*|>)(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?{_VALUE}"""
 )
 """A word for a secret and what is assigned to it: also as in JSON and XML, and after the scheme of RFC 9110 §11.4."""
-_PAIRS = re.compile(
+_PAIRS = (
     r"""(?i)([(\[]\s*b?["'][\w-]{0,40}(?:authorization|auth|cookie|credentials?|key|pass|passphrase|passwd|password|pwd|secret|signature|token)["']\s*,\s*)"""
     r"""b?(?:"[^"]*"?|'[^']*'?)"""
 )
 """A word for a secret and its value as a pair, as lists of headers have them."""
-_SHORT_SECRETS = re.compile(
-    rf"""(?i)(?:\b(key|appid|pin|sid|(?:\w{{0,40}}_)?(?:pwd|pass|sig|signature|auth))(=)|\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}|"""
+_SHORT_SECRETS = (
+    rf"""(?is)(?:\b(key|appid|pin|sid|(?:\w{{0,40}}_)?(?:pwd|pass|sig|signature|auth))(=)|\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}|"""
     r"""(["'](?:pwd|pass|pin|auth|signature)["'])(\s*:\s*)b?(?:"[^"]*"?|'[^']*'?|[\w.+/-]+)|"""
-    r"""\b(response)(=)["']?[0-9a-f]{32,}["']?""",
-    re.DOTALL,
+    r"""\b(response)(=)["']?[0-9a-f]{32,}["']?"""
 )
 """Words that mean other things, too: only in a query, in JSON, as the name of a header, or, of the response of a digest
 (RFC 7616 §3.4), with hexadecimal digits."""
-_AUTHORIZATION = re.compile(
-    r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+(?!…)[^\s"',]+"""
-)
+_AUTHORIZATION = r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+(?!…)[^\s"',]+"""
 """A scheme and its credentials (RFC 9110 §11.6.2)."""
-_SCHEMES = re.compile(r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~-]{12,}")
+_SCHEMES = r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~-]{12,}"
 """Credentials without the name of their header. A digit or a = marks them off from "basic authentication"."""
-_COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]+""")
-_PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
-_REST_OF_PEM = re.compile(r"(?:^[A-Za-z0-9+/=]{16,80}\r?\n)+(?=-----END )", re.MULTILINE)
+_COOKIES = r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]+"""
+_PEM = r"(?s)(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*"
+_REST_OF_PEM = r"(?m)(?:^[A-Za-z0-9+/=]{16,80}\r?\n)+(?=-----END )"
 """What is left of one whose beginning was cut away. Its lines have 64 characters, some have 76."""
 _PARTS = (
     *("://", "-----", "appid", "auth", "basic", "bearer", "cookie", "credential", "key", "pass", "pin", "pwd"),
     *("response", "secret", "sid", "sig", "token"),
 )
 """A text without any of these has nothing that a pattern above hides. Most texts have none."""
-_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_BRACKET = re.compile(r"[\[\]{}]")
+_JSON_STRING = r'(?s)"(?:[^"\\]|\\.)*+"?'
+_BRACKET = r"[\[\]{}]"
 
 
 def clean(text: str) -> str:
@@ -70,18 +70,18 @@ def clean(text: str) -> str:
     text = without_secrets(text[:LONGEST_LINE])[:LONGEST_TEXT]
     folded = text.casefold()
     if any(part in folded for part in _PARTS):
-        text = without_pem(_PAIRS.sub(r"\1***", text))
-        text = _AUTHORIZATION.sub(r"\1\2***", _URL.sub(_without_credentials, text))
-        text = _SCHEMES.sub(r"\1\2***", _SECRETS.sub(r"\1\2***", text))
-        text = _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text))
+        text = without_pem(re.sub(_PAIRS, r"\1***", text))
+        text = re.sub(_AUTHORIZATION, r"\1\2***", re.sub(_URL, _without_credentials, text))
+        text = re.sub(_SCHEMES, r"\1\2***", re.sub(_SECRETS, r"\1\2***", text))
+        text = re.sub(_COOKIES, r"\1\2***", re.sub(_SHORT_SECRETS, _without_value, text))
     text = _printable(redact(text))
     return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
 
 
 def without_pem(text: str) -> str:
     """Hide what is between the first and the last line of a key or a certificate (RFC 7468 §2)."""
-    text = _PEM.sub(r"\1***", text) if "-----BEGIN" in text else text
-    return _REST_OF_PEM.sub("***\n", text) if "\n-----END" in text else text
+    text = re.sub(_PEM, r"\1***", text) if "-----BEGIN" in text else text
+    return re.sub(_REST_OF_PEM, "***\n", text) if "\n-----END" in text else text
 
 
 def without_secret_lines(text: str) -> str:
@@ -127,7 +127,7 @@ def mask_url(url: str) -> str:
 
 def split_urls(text: str) -> list[str]:
     """The URLs in a text, with a comma or white space before the scheme of the next one."""
-    return _BETWEEN_URLS.split(text.strip())
+    return re.split(_BETWEEN_URLS, text.strip())
 
 
 def _without_credentials(match: re.Match[str]) -> str:
@@ -199,7 +199,7 @@ def is_nested_deeper(text: str, levels: int) -> bool:
     if text.count("[") + text.count("{") <= levels:
         return False
     depth = 0
-    for bracket in _BRACKET.findall(_JSON_STRING.sub("", text)):
+    for bracket in re.findall(_BRACKET, re.sub(_JSON_STRING, "", text)):
         depth += 1 if bracket in "[{" else -1
         if depth > levels:
             return True

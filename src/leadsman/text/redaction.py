@@ -151,18 +151,18 @@ def address_of(value: str | SecretValue) -> Secret:
 def credentials_in(text: str) -> Iterator[str]:
     """The credentials in URLs: as they are written, and without percent-encoding. A user without a password is a token,
     but not where servers have users without passwords."""
-    for scheme, user, colon, password in _USER_INFO.findall(text):
+    for scheme, user, colon, password in re.findall(_USER_INFO, text) if "@" in text else ():
         if colon or scheme.lower() in _TOKEN_SCHEMES:
             secret = password if colon else user
             yield from (secret, unquote(secret))
-    for secret in _QUERY_SECRETS.findall(text):
+    for secret in re.findall(_QUERY_SECRETS, text) if "=" in text else ():
         yield from (secret, unquote(secret))
 
 
-_USER_INFO = re.compile(r"(\w[\w+.-]{0,20})://([^\s/?#:@,]*)(?:(:)([^\s/?#]*))?@")
+_USER_INFO = r"(\w[\w+.-]{0,20})://([^\s/?#:@,]*)(?:(:)([^\s/?#]*))?@"
 """RFC 3986 §3.2.1."""
 _TOKEN_SCHEMES = ("nats", "tls", "http", "https")
-_QUERY_SECRETS = re.compile(r"(?i)[?&]\w{0,40}(?:password|passwd|token|secret|api_?key)=([^\s&#]+)")
+_QUERY_SECRETS = r"(?i)[?&]\w{0,40}(?:password|passwd|token|secret|api_?key)=([^\s&#]+)"
 _LONG_CHARS = 16
 
 

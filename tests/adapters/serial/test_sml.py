@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman.adapters.serial.framing import Stream
 from leadsman.adapters.serial.metering import SmlFramer
-from leadsman.adapters.serial.sml import SmlMeter
-from leadsman.adapters.serial.sml_file import values_of
+from leadsman.adapters.serial.sml import SmlMeter, values_of
 from leadsman.errors import GarbledData, InvalidType
 from leadsman.testing import SerialTwin
 from leadsman_rigs.sml_files import VOLT, WATT, WATT_HOUR, content_of, entry, file_of

@@ -1,11 +1,11 @@
 """The adapter for electricity meters that say their values in SML, such as by an optical head."""
 
 from collections.abc import AsyncGenerator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leadsman.adapters.serial.metering import SmlFramer
 from leadsman.adapters.serial.port import PortAdapter, SerialPort
-from leadsman.errors import InvalidType, check_found
+from leadsman.errors import GarbledData, InvalidType, check_found, missing
 from leadsman.loop.durations import Duration
 
 
@@ -44,7 +44,7 @@ class SmlMeter(PortAdapter):
         """Raise `NotInstalled` if pysml or the library of the port is missing; else load pysml, before a file waits."""
         super().check_installed()
         check_found("files of SML", "pysml", "sml", "sml")
-        import leadsman.adapters.serial.sml_file  # noqa: F401  # it is loaded here, and not at the first message
+        _pysml()
 
     async def read(self, silence: Duration = "30s") -> list[SmlValue]:
         """The values of the next file, in the order in which the meter says them.
@@ -57,11 +57,39 @@ class SmlMeter(PortAdapter):
             GarbledData: pysml cannot read the file. A retry may help.
             NotInstalled: pysml is not installed.
         """
-        from leadsman.adapters.serial.sml_file import values_of  # an app without SML has no pysml
-
         return values_of(await self._port.read(silence))
 
     async def files(self, silence: Duration = "30s") -> AsyncGenerator[list[SmlValue], None]:
         """Yield the values of each file, as it comes; for `@app.source`. Raises as `read`."""
         while True:
             yield await self.read(silence)
+
+
+def _pysml() -> Any:
+    """The library that reads SML. An app without such meters does not have it."""
+    try:
+        import sml
+    except ImportError as error:
+        raise missing("files of SML", "pysml", "sml", error) from error
+    return sml
+
+
+def values_of(file: bytes) -> list[SmlValue]:
+    """The values in a file that `SmlFramer` found, in the order in which the meter sends them.
+
+    Raises:
+        GarbledData: pysml cannot read it.
+        NotInstalled: pysml is not installed.
+    """
+    pysml = _pysml()
+    try:
+        messages = [message["messageBody"] for message in pysml.SmlFrame(file)]
+        lists = [body["valList"] for body in messages if isinstance(body, pysml.SmlGetListResponse)]
+        return [
+            SmlValue(entry["objName"], entry["value"], entry.get("unit"))
+            for values in lists
+            for entry in values
+            if isinstance(entry.get("objName"), str) and "value" in entry
+        ]
+    except Exception as error:  # its own, those of bitstring, and whatever an unusual file leads to
+        raise GarbledData(f"a file of SML that cannot be read: {type(error).__name__}: {error}") from error

@@ -11,7 +11,6 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-import leadsman
 from leadsman.app import App
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.loop.user_code import frame_of
@@ -22,6 +21,7 @@ from leadsman.text.suggestion import nearest, suggestion
 from leadsman.tools.cli.arguments import UsageError
 from leadsman.wiring.process import only_looked_at
 
+_PACKAGE = __name__.partition(".")[0]
 _SETTINGS = {
     "mqtt": "mqtt.url",
     "http": "http.bind",
@@ -134,7 +134,7 @@ def _import(name: str) -> ModuleType:
 def _missing(name: str) -> str:
     """What to do about a module that cannot be imported. One of ours has another name: nothing installs it."""
     package, _, last = name.rpartition(".")
-    if package.partition(".")[0] != leadsman.__name__:
+    if package.partition(".")[0] != _PACKAGE:
         return f"it needs {name!r}, which is not installed; install it"
     try:
         known = [each.name for each in pkgutil.iter_modules(importlib.import_module(package).__path__)]
@@ -206,8 +206,8 @@ def _is_a_wrong_call_of_ours(error: BaseException) -> bool:
     if found is None:
         return False
     first = found[1].partition(".")[0]
-    ours = (module for name, module in [*sys.modules.items()] if name.partition(".")[0] == leadsman.__name__)
-    return any(getattr(vars(module).get(first), "__module__", "").startswith(leadsman.__name__) for module in ours)
+    ours = (module for name, module in [*sys.modules.items()] if name.partition(".")[0] == _PACKAGE)
+    return any(getattr(vars(module).get(first), "__module__", "").startswith(_PACKAGE) for module in ours)
 
 
 def _describe(error: BaseException) -> str:

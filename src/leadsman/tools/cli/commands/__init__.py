@@ -19,7 +19,7 @@ COMMANDS = {
     "release": "poll a held device again",
     "circuit": "isolate, close or disable the circuit of a device",
     "poll": "poll a device now, and print the reading",
-    "outbox": "show the readings that wait for the broker, and send refused ones again",
+    "outbox": "show the readings that wait for the broker, and those that it refused",
     "ble": "show the Bluetooth devices in range, with the settings of each",
     "cluster": "show the nodes that share an app, and drain one",
     "clean": "remove the retained topics that an app left at the broker",
