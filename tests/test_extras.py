@@ -86,7 +86,7 @@ def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
     for module, (kind, text) in failed.items():
         named = "caldav" if extra == "yaml" else extra  # caldav needs PyYAML, too
         assert (kind, f'pip install "leadsman[{named}]"' in text) == ("NotInstalled", True), (module, text)
-    assert failed or extra in ("serial", "ble", "yaml"), "it is imported when it is needed"
+    assert failed or extra in ("serial", "sml", "ble", "yaml"), "it is imported when it is needed"
 
 
 NEEDS = {
