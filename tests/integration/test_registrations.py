@@ -29,7 +29,7 @@ def app_of(**words):
 
 def cells(capsys, app):
     """What the table says of the first device, by the heads of its columns."""
-    _, _, heads, rule, row, *_ = inspected(app, capsys).splitlines()
+    heads, rule, row, *_ = inspected(app, capsys).partition("\n\n")[2].splitlines()
     starts = [place for place in range(len(rule)) if rule[place] == "-" and (place == 0 or rule[place - 1] == " ")]
     ends = [*starts[1:], None]
     return {heads[a:b].strip(): row[a:b].strip() for a, b in zip(starts, ends, strict=True)}

@@ -180,6 +180,6 @@ def test_the_tools_find_the_app_at_the_replacement(pair, start_app, given):
     code, told = command("inspect", "--live", *where, **variables)
     assert code == 0, told
     assert second.url in told
-    assert re.search("other broker mqtt://127.0.0.1:1: .*refused", told)
+    assert re.search("mqtt://127.0.0.1:1 .*refused", told)
     code, told = command("doctor", "--prefix", "sys", *where, **variables)
     assert f"replacement {second.url}" in told

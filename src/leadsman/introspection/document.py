@@ -429,12 +429,12 @@ class AdapterSection(TypedDict):
     declare that."""
     open: bool
     """Whether it is open."""
-    error: str | None
-    """Why it is not; null if it is."""
     reopened: int
     """How often it was opened again since the start."""
     health: NotRequired[dict[str, Json]]
     """The report of the adapter about itself. Left out if it makes none."""
+    error: str | None
+    """Why it is not open; null if it is."""
 
 
 class AppSection(TypedDict):

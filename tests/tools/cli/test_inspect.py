@@ -106,7 +106,7 @@ def test_each_section_of_a_running_app_can_be_chosen():
         ("trace", "meter poll 3 call 1  retry in 2s  OSError: away"),
         ("ledger", "meter   75 %       4    3     failed 1"),
         ("recent", "meter   2026-04-08 10:00:00  watts 412.5  2 ok, 1 failed"),
-        ("fields", "meter   watts  Leistung  W     –             1"),
+        ("fields", "meter   watts  W     1          Leistung"),
     ],
 )
 def test_a_section_that_a_request_must_name_is_shown_to_a_person(show, section, shown):
@@ -202,7 +202,69 @@ def test_the_health_of_an_adapter_is_shown_in_words_with_units(health, shown, sh
 
     printed = show({"adapters": [adapter]})
 
-    assert printed == f"adapter SerialPort: open, reopened 1 time, {shown}\n"
+    assert [line.split(None, 3) for line in printed.splitlines() if "SerialPort" in line] == [
+        ["SerialPort", "yes", "1", shown]
+    ]
+
+
+MQTT = {
+    "broker": "mqtt://broker.lan:1883",
+    "protocol": "5.0",
+    "connects": 3,
+    "away_since": "2026-04-08T10:00:00.000Z",
+    "limited_by": None,
+    "last_error": "refused\x1b[2J",
+    "unknown": "what a later version says",
+    "outbox": {"messages": 12, "bytes": 34567, "oldest": 3601.25, "dropped": 0, "dropped_by": {}},
+    "brokers": [
+        {"broker": "mqtt://broker.lan:1883", "last_error": None},
+        {"broker": "mqtt://other.lan:1883", "last_error": "OSError: away"},
+    ],
+    "subscriptions": {"tele/+/SENSOR": {"received": 7, "failed": 0, "last_error": None}},
+}
+
+
+def test_what_a_document_declares_is_shown_a_line_each_in_its_unit_and_its_tables_behind_it(show):
+    assert show({"mqtt": MQTT}).splitlines() == [
+        "mqtt",
+        "  broker            mqtt://broker.lan:1883",
+        "  protocol          5.0",
+        "  connects          3",
+        r"  last error        refused\x1b[2J",
+        "  away since (UTC)  2026-04-08 10:00:00",
+        "  outbox            messages: 12, bytes: 34,567 B, oldest: 1h1s, dropped: 0",
+        "",
+        "broker                  last error",
+        "----------------------  -------------",
+        "mqtt://broker.lan:1883",
+        "mqtt://other.lan:1883   OSError: away",
+        "",
+        "subscription   received  failed",
+        "-------------  --------  ------",
+        "tele/+/SENSOR  7         0",
+    ]
+
+
+@pytest.mark.parametrize("app", [None, "house", []])
+def test_a_section_that_is_no_document_is_refused_in_a_sentence(stage, app):
+    stage.answers("house/introspect", {"app": app})
+
+    found = stage.run("inspect", "--prefix", "house", "--mqtt", "mqtt://broker.lan")
+
+    assert (found.code, "Traceback" in found.err) == (1, False)
+    assert "the app answers in a form that this version of leadsman does not know" in found.err
+
+
+def test_a_field_of_another_version_is_shown_as_it_is(show):
+    printed = show({"app": {"name": 7, "started_at": "noon", "uptime": "long", "nodes": 3, "state_files": ["x"]}})
+
+    assert [line.split() for line in printed.splitlines()] == [
+        ["app"],
+        ["name", "7"],
+        ["started", "at", "(UTC)", "noon"],
+        ["uptime", "long"],
+        ["state", "files", "x"],
+    ]
 
 
 def test_check_says_when_a_cron_schedule_is_due_next_and_what_is_subscribed_to(check):

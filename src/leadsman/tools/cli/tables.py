@@ -91,6 +91,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[
     return "\n".join(line for row in rows for line in _record(heads, row, most, colours))
 
 
+def print_record(cells: Sequence[tuple[str, str]]) -> None:
+    """Print texts with their names, one below the other. Control characters in them are escaped.
+
+    Args:
+        cells: the names and the texts. Those behind the first are indented, and empty ones are left out.
+    """
+    heads, row = zip(*cells, strict=True)
+    print("\n".join(_record(heads, [escape(cell) for cell in row], columns() or sys.maxsize, {})))
+
+
 def json_text(document: object, indent: int | None = None) -> str:
     """A document as JSON. Characters that JSON allows and that may drive a terminal are written as ``\\u009b``."""
     return _ODD.sub(lambda odd: json.dumps(odd[0])[1:-1], json.dumps(document, ensure_ascii=False, indent=indent))
@@ -150,7 +160,7 @@ def _lines(row: Sequence[str], widths: Sequence[int], colours: Mapping[str, str]
 def _record(heads: Sequence[str], row: Sequence[str], most: int, colours: Mapping[str, str]) -> list[str]:
     """A row with a line for each cell that is not empty."""
     label = min(max(map(cells, heads)), most // 3)
-    lines = wrap(f"{heads[0]} {row[0]}", most, "", "  ")
+    lines = wrap(f"{heads[0]} {row[0]}".rstrip(), most, "", "  ")
     for head, cell in zip(heads[1:], row[1:], strict=True):
         if cell:
             head = clip(head, label)

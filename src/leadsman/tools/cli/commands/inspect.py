@@ -1,21 +1,19 @@
 """``leadsman inspect``: the registrations of an app, or the state of a running one."""
 
 import argparse
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
-from leadsman._version import UNVERSIONED, __version__
+from leadsman._version import __version__
 from leadsman.app import App
+from leadsman.document import EpochTime, Seconds
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import describe_registration
 from leadsman.introspection.registry import About, app_section, declared
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
-from leadsman.introspection.situation import span
-from leadsman.loop.clock import rfc3339
+from leadsman.introspection.situation import value
 from leadsman.loop.durations import human
 from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
@@ -25,24 +23,14 @@ from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import print_rows
+from leadsman.tools.cli.documents import Cells, cells_of, print_document, print_table, text_of
 from leadsman.tools.cli.remote import any_version, ask_about_devices, take_names
-from leadsman.tools.cli.tables import json_text, print_text, table
+from leadsman.tools.cli.tables import json_text, print_text
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import (
-        AdapterSection,
-        AppSection,
-        DeviceSection,
-        FieldTerms,
-        Introspection,
-        MqttSection,
-        Recent,
-        Registered,
-        Runtime,
-    )
-    from leadsman.monitoring.document import Counters
+    from leadsman.introspection.document import AdapterSection, DeviceSection, Introspection, Registered, Runtime
 
 
 def run(options: argparse.Namespace) -> None:
@@ -99,23 +87,28 @@ def show(document: "Introspection", *, as_json: bool) -> None:
     if as_json:
         print(json_text(document, indent=2))
         return
+    from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, MqttSection
+
     if "app" in document:
-        _show_app(document["app"])
+        print_document("app", document["app"], AppSection)
     if "mqtt" in document:
-        _show_mqtt(document["mqtt"])
-    for adapter in document.get("adapters", ()):
-        _show_adapter(adapter)
-    sections = [("device", document.get("devices", {})), ("side job", document.get("jobs", {}))]
-    live = any("runtime" in each for _, devices in sections for each in devices.values())
-    for title, devices in sections:
-        if devices:
-            print()
-            print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
-    if "fields" in document:
-        print("\n" + _fields_table(document["fields"]))
-    if "recent" in document:
-        rows = [_recent_row(name, recent) for name, recent in document["recent"].items()]
-        print("\n" + table(("device", f"read at ({zone()})", "last values", "last polls"), rows))
+        print_document("mqtt", document["mqtt"], MqttSection)
+    adapters = [(each,) for each in document.get("adapters", ())]
+    print_table((), adapters, {**cells_of(AdapterSection), "health": _health})
+    devices = [("device", document.get("devices", {})), ("side job", document.get("jobs", {}))]
+    is_live = any("runtime" in each for _, found in devices for each in found.values())
+    for head, found in devices:
+        if is_live:
+            states = [(name, each.get("runtime", OFF)) for name, each in found.items()]
+            print_table((head,), states, runtime_cells(_now(document)))
+        else:
+            registered = [(name, each) for name, device in found.items() for each in device["registrations"]]
+            print_table((head,), registered, REGISTRATION)
+    terms = [
+        (device, name, each) for device, fields in document.get("fields", {}).items() for name, each in fields.items()
+    ]
+    print_table(("device", "field"), terms, cells_of(FieldTerms))
+    print_table(("device",), [*document.get("recent", {}).items()], recent_cells())
     if "ledger" in document:
         print()
         gaps.show(document["ledger"], as_json=False)
@@ -141,89 +134,6 @@ def show_plans(app: App) -> None:
         print()
     for line in lines:
         print_text(line)
-
-
-def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
-    rows = [
-        (
-            clean(device),
-            clean(field),
-            clean(terms.get("name", "–")),
-            terms.get("unit", "–"),
-            terms.get("device_class", "–"),
-            str(terms.get("precision", "–")),
-        )
-        for device, fields in devices.items()
-        for field, terms in fields.items()
-    ]
-    return table(("device", "field", "name", "unit", "device class", "decimals"), rows)
-
-
-def _show_app(app: "AppSection") -> None:
-    uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
-    versions = f"leadsman {app['leadsman']}, Python {app['python']}"
-    version = "" if app["version"] == UNVERSIONED else f" {app['version']}"
-    print_text(f"{app['name']}{version} at {app['prefix']}/{uptime} ({versions})")
-    if "node" in app:
-        node = app["node"]
-        takeovers = count_noun(node["takeovers"], "takeover")
-        since = f"active since {local(node['since'])} ({zone()})"
-        print_text(f"node {node['name']}: {since}, token {node['token']}, {takeovers}")
-    for each in app.get("nodes", []):
-        if each["node"] != app.get("node", {}).get("name"):
-            print_text(f"node {each['node']}: {each['state'].replace('_', ' ')}")
-    for file, error in app.get("state_files", {}).items():
-        print_text(f"state file {clean(file)} cannot be written: {clean(error)}")
-
-
-def _show_mqtt(mqtt: "MqttSection") -> None:
-    outbox = mqtt["outbox"]
-    oldest = f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
-    counts = f"{count_noun(mqtt['connects'], 'connection')}, {count_noun(outbox['delivered'], 'message')} delivered"
-    waiting = f"{count_noun(outbox['messages'], 'message')} waiting{oldest}"
-    print_text(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
-    for each in mqtt.get("brokers", ()):
-        if each["broker"] != mqtt["broker"]:
-            print_text(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}")
-    if outbox["dropped"]:
-        print_text(f"dropped: {count_noun(outbox['dropped'], 'message')}")
-    if mqtt["limited_by"]:
-        allowed = f"the broker allows {count_noun(mqtt['window'], 'message')} in flight (Receive Maximum)"
-        print_text(f"readings come faster than the broker takes them, and arrive late: {allowed}")
-    if mqtt["last_error"]:
-        print_text(f"last error: {clean(mqtt['last_error'])}")
-    for topics, heard in mqtt.get("subscriptions", {}).items():
-        numbers = f"{heard['received']} received, {heard['failed']} failed, {heard['dropped']} dropped"
-        error = f"; last error: {clean(heard['last_error'])}" if heard["last_error"] else ""
-        print_text(f"messages at {clean(topics)}: {numbers}{error}")
-
-
-def _show_adapter(adapter: "AdapterSection") -> None:
-    state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
-    found = {
-        name: value for name, value in adapter.get("health", {}).items() if name == "silent_for" or value is not None
-    }
-    health = "".join(f", {_condition(name, value)}" for name, value in found.items() if name != "opened")
-    print_text(f"adapter {adapter['adapter']}: {state}, reopened {count_noun(adapter['reopened'], 'time')}{health}")
-
-
-def _condition(name: str, value: object) -> str:
-    """What an adapter reports of itself, for a person."""
-    if name == "silent_for":
-        return f"received nothing for {span(value)}" if isinstance(value, int | float) else "received nothing yet"
-    shown = str(value) if not isinstance(value, bool) else "yes" if value else "no"
-    return f"{name.replace('_', ' ')}: {clean(shown)}"
-
-
-def _registration_table(title: str, devices: dict[str, "DeviceSection"]) -> str:
-    """The registrations. A column that is empty in every row is left out."""
-    registered = [(name, each) for name, device in devices.items() for each in device["registrations"]]
-    columns = {
-        title: [name for name, _ in registered],
-        **{head: [cell(each) for _, each in registered] for head, cell in _COLUMNS.items()},
-    }
-    shown = {head: cells for head, cells in columns.items() if any(cells)}
-    return table(tuple(shown), list(zip(*shown.values(), strict=True)))
 
 
 def _schedule(each: "Registered") -> str:
@@ -270,79 +180,77 @@ def _apart(each: "Registered") -> str:
     return "" if throttle == THROTTLE else human(throttle)
 
 
-def _length(seconds: float | None) -> str:
-    return human(seconds) if seconds else ""
-
-
 MAX_POLICY_CHARS = 60
 """Characters of a policy in a table; ``--json`` prints all of it."""
-_COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
+REGISTRATION: Cells = {
     "kind": lambda each: each["kind"] + ("" if each["enabled"] else " (off)"),
     "when": _schedule,
     "retries": _retries,
     "breaker": _breaker,
-    "timeout": lambda each: _length(each.get("timeout")),
+    "timeout": lambda each: text_of(each.get("timeout"), Seconds),
     "publish": lambda each: each.get("publish") or "",
     "keep": _kept,
     "group": lambda each: each.get("group") or "",
-    "stale after": lambda each: _length(each.get("stale_after")),
+    "stale after": lambda each: text_of(each.get("stale_after"), Seconds),
     "throttle": _apart,
     "request": lambda each: each.get("request", ""),
     "needs": lambda each: ", ".join(each["needs"]),
 }
 
 
-def _runtime_table(title: str, devices: dict[str, "DeviceSection"], now: datetime) -> str:
-    heads = (
-        title,
-        "status",
-        "circuit",
-        "failures",
-        "calls",
-        f"last success ({zone()})",
-        "next call",
-        "last error",
-    )
-    rows = [_runtime_row(name, device.get("runtime"), now) for name, device in devices.items()]
-    return table(heads, rows)
+def runtime_cells(now: datetime) -> Cells:
+    """The columns of a table of devices that run. `now` is the time of their app."""
+    return {
+        "status": lambda each: each["status"],
+        "circuit": _circuit,
+        "failures": lambda each: text_of(each.get("consecutive_failures")),
+        "calls": _calls,
+        f"last success ({zone()})": lambda each: local(each.get("last_success_at")),
+        "next call": lambda each: _next(each, now),
+        "last error": _error,
+    }
 
 
-def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequence[str]:
-    if runtime is None:
-        return (name, "off", *[""] * 6)
-    poll, counters = (
-        runtime.get("poll_under_way"),
-        cast("Counters | None", runtime.get("counters")),
-    )  # an older app has none
-    error, next_at = runtime["last_error"], runtime["next_poll_at"]
-    if poll is not None:
-        calls = count_noun(poll["failed_calls"], "failed call")
-        error, next_at = f"{poll['last_error']} ({calls} in the current poll)", poll["next_call_at"]
-    elif runtime["status"] == "deferred":
-        error = runtime.get("deferred_reason") or error
-    return (
-        name,
-        runtime["status"],
-        _circuit(runtime),
-        str(runtime["consecutive_failures"]),
-        "" if counters is None or not counters.get("calls") else _calls(counters),
-        local(runtime["last_success_at"]),
-        _next(next_at, now),
-        clean(error or ""),
-    )
+def _circuit(runtime: "Runtime") -> str:
+    opens = runtime.get("opens", 0)
+    return text_of(runtime.get("circuit")) + (f" (opened {count_noun(opens, 'time')})" if opens > 1 else "")
 
 
-def _calls(counters: "Counters") -> str:
+def _calls(runtime: "Runtime") -> str:
     """How many calls the polls made, and how many of these were repeated."""
+    counters = runtime.get("counters", {})
+    if not counters.get("calls"):
+        return ""
     retries = f", {count_noun(counters['retries'], 'retry', 'retries')}" if counters["retries"] else ""
     return f"{counters['calls']} in {count_noun(counters['polls'], 'poll')}{retries}"
 
 
-def _recent_row(name: str, recent: "Recent") -> Sequence[str]:
-    at = recent["at"]
-    values = ", ".join(f"{field} {json.dumps(value, ensure_ascii=False)}" for field, value in recent["fields"].items())
-    polls = ", ".join(f"{count} {word}" for word, count in Counter(recent["outcomes"]["words"]).items())
-    return name, "" if at is None else local(rfc3339(at)), values, polls
+def _next(runtime: "Runtime", now: datetime) -> str:
+    """The time of the next call or probe, and how long until then."""
+    poll = runtime.get("poll_under_way")
+    text = runtime.get("next_poll_at") if poll is None else poll["next_call_at"]
+    if text is None:
+        return ""
+    left = (datetime.fromisoformat(text) - now).total_seconds()
+    return f"{local(text)}, in {human(max(1, round(left)))}" if left > 0 else local(text)
+
+
+def _error(runtime: "Runtime") -> str:
+    if (poll := runtime.get("poll_under_way")) is not None:
+        return f"{poll['last_error']} ({count_noun(poll['failed_calls'], 'failed call')} in the current poll)"
+    reason = runtime.get("deferred_reason") if runtime["status"] == "deferred" else None
+    return text_of(reason or runtime.get("last_error"))
+
+
+def recent_cells() -> Cells:
+    """The columns of a table of last values. The earlier ones are left out."""
+    return {
+        f"read at ({zone()})": lambda each: text_of(each["at"], EpochTime),
+        "last values": lambda each: ", ".join(f"{name} {value(found)}" for name, found in each["fields"].items()),
+        "last polls": lambda each: ", ".join(
+            f"{count} {word}" for word, count in Counter(each["outcomes"]["words"]).items()
+        ),
+    }
 
 
 def _now(document: "Introspection") -> datetime:
@@ -353,19 +261,18 @@ def _now(document: "Introspection") -> datetime:
     return datetime.fromisoformat(app["started_at"]) + timedelta(seconds=app["uptime"])
 
 
-def _circuit(runtime: "Runtime") -> str:
-    opens = runtime.get("opens", 0)
-    return runtime["circuit"] + (f" (opened {count_noun(opens, 'time')})" if opens > 1 else "")
+def _health(adapter: "AdapterSection") -> str:
+    """What an adapter reports of itself."""
+    health = {name.replace("_", " "): each for name, each in adapter.get("health", {}).items() if name != "opened"}
+    heard = ""
+    if "silent for" in health:
+        silence = text_of(health.pop("silent for"), Seconds)
+        heard = f"received nothing for {silence}" if silence else "received nothing yet"
+    return ", ".join(filter(None, (text_of(health), heard)))
 
 
-def _next(text: str | None, now: datetime) -> str:
-    """The time of the next poll or probe, and how long until then."""
-    if text is None:
-        return ""
-    left = (datetime.fromisoformat(text) - now).total_seconds()
-    return f"{local(text)}, in {human(max(1, round(left)))}" if left > 0 else local(text)
-
-
+OFF = {"status": "off"}
+"""The state of a device none of whose registrations is enabled."""
 COMMAND = Subcommand(
     run,
     "Shows the registrations of an app from its module. With --live, asks the running app over MQTT, "
