@@ -10,7 +10,7 @@ from leadsman.registration.command import CommandOptions
 from leadsman.registration.declaration import declared
 from leadsman.registration.device_settings import OPTIONS, TAKEN
 from leadsman.registration.event import EventOptions
-from leadsman.registration.options import FOR_DEVICES
+from leadsman.registration.router import settable
 from leadsman.registration.source import SourceOptions
 from leadsman.registration.subscription import SubscriptionOptions
 from leadsman.registration.telemetry import TelemetryOptions
@@ -24,7 +24,7 @@ def test_each_option_of_a_decorator_is_declared_beside_its_type(decorator):
 
 
 def test_what_the_settings_may_set_is_what_is_declared():
-    assert set(OPTIONS) == set(FOR_DEVICES) == set.union(*map(set, TAKEN.values()))
+    assert set(OPTIONS) == settable() == set.union(*map(set, TAKEN.values()))
 
 
 def test_an_option_of_several_decorators_is_written_in_one_way_in_the_settings():

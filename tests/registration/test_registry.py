@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, CircuitBreaker, Device, immediate
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, ResultError
 from leadsman.settings.sources import Where
 
 
@@ -179,6 +179,92 @@ def test_the_second_device_of_a_loop_is_checked_like_the_first():
     with pytest.raises(InvalidValue, match="a/b"):
         app.add_telemetry("a/b", read, interval=60, retry=1)
     assert list(app.telemetries) == ["a"]
+
+
+def test_each_handler_that_a_loop_makes_serves_its_own_device():
+    app, handlers = App("app"), {}
+    for name in ("a", "b", "c"):
+
+        @app.telemetry(name, interval=60, retry=3)
+        async def read_one() -> dict[str, float]:
+            return {"t": 1}
+
+        handlers[name] = read_one
+
+    assert {name: each.handler for name, each in app.telemetries.items()} == handlers
+    guards = [each.guards for each in app.telemetries.values()]
+    assert guards[0] is guards[1] is guards[2]
+
+
+@pytest.mark.parametrize("interval", [60, None])
+def test_handlers_of_one_line_that_are_annotated_otherwise_are_told_apart(interval):
+    app, kinds = App("app"), {"a": float, "b": dict[str, float], "c": "float", "d": "dict", "e": Annotated[str, []]}
+    for number, (name, kind) in enumerate(kinds.items()):
+
+        @app.telemetry(name, interval=interval or 60 + number)
+        async def read_one() -> kind: ...
+
+    assert {name: each.field for name, each in app.telemetries.items()} == {
+        **dict.fromkeys("ace", "value"),
+        **dict.fromkeys("bd", None),
+    }
+
+
+def test_handlers_of_one_line_may_be_renamed():
+    app = App("app")
+    for name in ("first", "second"):
+
+        async def read_one() -> float: ...
+
+        read_one.__qualname__ = name
+        app.add_telemetry(name, read_one, interval=60)
+
+    with pytest.raises(ResultError, match="second is annotated to return one value"):
+        app.telemetries["second"].validate_result([])
+
+
+def test_handlers_of_two_lines_are_told_apart_by_more_than_their_names():
+    app = App("app")
+    for name in ("a", "b"):
+        if name == "a":
+
+            async def read_one() -> float: ...
+        else:
+
+            def read_one() -> float: ...
+
+        app.add_telemetry(name, read_one, interval=60)
+
+    assert [each.plain for each in app.telemetries.values()] == [False, True]
+
+
+def test_the_default_of_a_parameter_that_a_request_gives_is_checked_for_each_handler_of_a_loop():
+    app = App("app")
+
+    def add(name, default):
+        async def read_days(days: int = default): ...
+
+        app.add_telemetry(name, read_days, interval=60, request="days")
+
+    add("a", 30)
+    with pytest.raises(InvalidValue, match="the default of the parameter 'days' does not fit its type"):
+        add("b", "soon")
+
+
+def test_a_handler_of_a_loop_without_the_default_of_the_others_lacks_an_adapter():
+    app = App("app")
+
+    def handlers():
+        async def read_days(days: int): ...
+
+        read_days.__defaults__ = (30,)
+        yield read_days
+
+    (first,), (second,) = handlers(), handlers()
+    second.__defaults__ = None
+    app.add_telemetry("a", first, interval=60)
+    with pytest.raises(InvalidValue, match="asks for int"):
+        app.add_telemetry("b", second, interval=60)
 
 
 class Server:

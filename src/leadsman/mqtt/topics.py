@@ -325,8 +325,8 @@ def _check_level(value: object, what: str) -> str:
         raise InvalidType(f"{what} is {value!r}; write text")
     if not value or value != value.strip():
         raise InvalidValue(f"{what} is {value!r}; write a word without spaces around it, such as 'kitchen'")
-    wrong = next((c for c in value if c in "+#" or not c.isprintable()), None)
-    if wrong is not None:
+    if not value.isprintable() or "+" in value or "#" in value:
+        wrong = next(c for c in value if c in "+#" or not c.isprintable())
         raise InvalidValue(
             f"{what} {value!a} contains {wrong!a}; '+', '#' and control characters are not allowed in a topic"
         )

@@ -4,7 +4,7 @@ an alias. What a handler takes and returns, and what each of its fields is, is r
 import functools
 import inspect
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping
-from types import NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -19,15 +19,12 @@ from typing import (
 )
 
 _Function = Callable[..., Any]
+MAX_KEPT = 128
+"""Handlers whose annotations are kept; a thousand devices of a loop are read once, and a thousand handlers as often."""
 
 
-class Member(NamedTuple):
-    """One of the types that a value may have."""
-
-    kind: object
-    """The type; also a `Literal`, or one with parameters."""
-    beside: tuple[object, ...]
-    """What stands beside it, the outermost first."""
+Member = tuple[object, tuple[object, ...]]
+"""One of the types that a value may have, such as a `Literal`; and what stands beside it, the outermost first."""
 
 
 class Annotation(NamedTuple):
@@ -41,12 +38,12 @@ class Annotation(NamedTuple):
     @property
     def kinds(self) -> tuple[object, ...]:
         """Its types besides None, without what stands beside them."""
-        return tuple([each.kind for each in self.members])
+        return tuple([kind for kind, _ in self.members])
 
     @property
     def beside(self) -> tuple[object, ...]:
         """All that stands beside its types."""
-        return tuple([each for member in self.members for each in member.beside])
+        return tuple([each for _, beside in self.members for each in beside])
 
 
 def read(annotation: object, beside: tuple[object, ...] = ()) -> Annotation:
@@ -68,13 +65,30 @@ def _members(annotation: Any, beside: tuple[object, ...]) -> Iterator[Member]:
     elif type(annotation).__name__ == "TypeAliasType":  # of Python 3.12, or of typing_extensions
         yield from _members(annotation.__value__, beside)
     elif annotation not in (None, NoneType):
-        yield Member(annotation, beside)
+        yield annotation, beside
 
 
-@functools.lru_cache(maxsize=128)
+_first: dict[object, _Function] = {}
+
+
+def alike(handler: _Function) -> _Function:
+    """The first handler that was made by the same line with the same annotations, which takes and returns the same: a
+    loop over devices makes a handler for each. Else the handler itself."""
+    if type(handler) is not FunctionType or handler.__dict__:
+        return handler
+    try:
+        line = id(handler.__code__), id(handler.__globals__), handler.__qualname__
+        optional = len(handler.__defaults__ or ()), tuple(handler.__kwdefaults__ or ())
+        if len(_first) >= MAX_KEPT:
+            _first.clear()
+        return _first.setdefault((line, optional, tuple(handler.__annotations__.items())), handler)
+    except Exception:  # an annotation without a hash, or, from Python 3.14 on, with a name that is not there
+        return handler
+
+
+@functools.lru_cache(maxsize=MAX_KEPT)
 def result_of(handler: _Function) -> Annotation:
-    """What a handler is annotated to return, or to yield each time. Cached: one handler may serve a thousand
-    devices."""
+    """What a handler is annotated to return, or to yield each time."""
     try:
         annotation = hints_of(handler).get("return")
     except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
@@ -85,7 +99,7 @@ def result_of(handler: _Function) -> Annotation:
     return read(annotation)
 
 
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=MAX_KEPT)
 def hints_of(handler: _Function) -> Mapping[str, object]:
     """The annotations of a handler, with what stands beside the types. Raises `NameError` if a name is not there."""
     return get_type_hints(function_of(handler), include_extras=True)

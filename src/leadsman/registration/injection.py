@@ -131,11 +131,12 @@ def is_async(handler: object) -> bool:
     if not callable(handler):
         raise InvalidType(f"the handler is {handler!r}; give a function, 'async def' or 'def'")
     inner = function_of(handler)
-    if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+    flags = getattr(getattr(inner, "__code__", None), "co_flags", 0)
+    if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
         raise InvalidType(
             f"the handler {name_of(handler)} is a generator; return the reading, or register it with @app.source"
         )
-    return inspect.iscoroutinefunction(inner)
+    return bool(flags & inspect.CO_COROUTINE) or inspect.iscoroutinefunction(inner)
 
 
 def check_generator(handler: object) -> None:

@@ -38,12 +38,6 @@ if TYPE_CHECKING:
     from leadsman.readings.filters import FilterList
     from leadsman.registration.finds import Finds
 
-FOR_DEVICES = (
-    *("interval", "schedule", "enabled", "timeout", "retry", "retry_on", "backoff", "policy", "circuit_breaker"),
-    *("publish", "layout", "stale_after", "throttle", "offline_on", "expiry", "name", "area", "discoverable", "fields"),
-)
-"""The options that the settings may set for a device, by their names there. The declarations of the decorators, which
-import this module, say the same; a test compares both."""
 OfflineOn = Literal["stale", "error"] | type[Exception] | Sequence[type[Exception]]
 """What makes a device offline, as a decorator takes it."""
 Errors = tuple[type[BaseException], ...]
@@ -78,12 +72,14 @@ def _for_people(example: str) -> Check:
 
 def check_fixed(given: object, name: str) -> frozenset[str]:
     """The options that the settings must not change. Raises `InvalidType`, `InvalidValue`."""
+    from leadsman.registration.router import settable  # only handlers that fix options need it
+
     if not isinstance(given, set | frozenset | list | tuple) or not all(isinstance(each, str) for each in given):
         raise InvalidType(f"{name} is {given!r}; write a set of options, such as {{'interval'}}")
     for option in given:
-        if option not in FOR_DEVICES:
+        if option not in settable():
             raise InvalidValue(
-                f"{name} has {option!r}, which the settings cannot change; {suggestion(option, FOR_DEVICES)}"
+                f"{name} has {option!r}, which the settings cannot change; {suggestion(option, settable())}"
             )
     return frozenset(given)
 

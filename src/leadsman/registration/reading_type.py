@@ -12,7 +12,7 @@ from uuid import UUID
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.annotation import Annotation, read, result_of
+from leadsman.registration.annotation import MAX_KEPT, Annotation, read, result_of
 from leadsman.registration.injection import Handler, name_of
 from leadsman.text.suggestion import suggestion
 
@@ -159,7 +159,7 @@ class ReadingType(NamedTuple):
         return {name: sensor.deadband for name, sensor in sensors if sensor is not None and sensor.deadband is not None}
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=MAX_KEPT)
 def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
     """The type of the readings that a handler is annotated to return or to yield; None if that type names no fields.
     `field` is the name of its one field, if it returns one value."""

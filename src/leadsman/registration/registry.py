@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from leadsman.adapters.managed import ManagedAdapter, declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled, raise_together
 from leadsman.mqtt.topics import check_name, filters_overlap
+from leadsman.registration.annotation import alike
 from leadsman.registration.command import Command, CommandOptions, register_command
 from leadsman.registration.declaration import Options
 from leadsman.registration.injection import (
@@ -47,11 +48,14 @@ class TelemetryTemplate(NamedTuple):
     decide: Decide | None
 
     def is_like(self, other: "TelemetryTemplate") -> bool:
-        """Whether a telemetry that is made of this would be the same as one made of `other`. Options are the same if
-        their types are too: a retry of True is a mistake, and equals 1."""
-        if (self.kind, self.handler, self.decide) != (other.kind, other.handler, other.decide):
+        """Whether a telemetry that is made of this would be the same as one made of `other`, but for its handler.
+        Options are the same if their types are too: a retry of True is a mistake, and equals 1."""
+        own = "request" in self.options  # the default of the parameter that gets the payload
+        if self.handler != other.handler and (own or alike(self.handler) is not alike(other.handler)):
             return False
-        return self.options.keys() == other.options.keys() and all(
+        if self.kind != other.kind or self.decide != other.decide or self.options.keys() != other.options.keys():
+            return False
+        return all(
             value is others or (type(value) is type(others) and value == others)
             for value, others in zip(self.options.values(), map(other.options.get, self.options), strict=True)
         )
@@ -332,10 +336,12 @@ class Registry:
             return None
         last = self._last[1]
         if not last.needs:
-            return last._replace(name=check_name(name))
-        needs = _checked(made_of.kind, name, lambda _: needs_of(made_of.handler, available))
+            return last._replace(name=check_name(name), handler=made_of.handler)
+        needs = _checked(made_of.kind, name, lambda _: needs_of(alike(made_of.handler), available))
         same_errors = declared_errors(needs) == declared_errors(last.needs)
-        return last._replace(name=check_name(name), needs=needs) if same_errors else None
+        if not same_errors:
+            return None
+        return last._replace(name=check_name(name), handler=made_of.handler, needs=needs)
 
     def _check_shared(self, guards: "GuardSpec") -> None:
         """Check that handlers that share a circuit specify it identically."""
@@ -402,8 +408,9 @@ def _check_layout(reader: Telemetry | Source | None, command: Command | None) ->
 
 
 def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:
-    if any(name in each for each in taken):
-        raise InvalidValue(f"{kind} {name!r} is already registered; give every device its own name")
+    for each in taken:
+        if name in each:
+            raise InvalidValue(f"{kind} {name!r} is already registered; give every device its own name")
 
 
 def unknown_field(field: str, of_device: Sequence[Telemetry | Source | Command]) -> InvalidValue | None:

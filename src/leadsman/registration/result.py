@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin
 
 from leadsman.errors import InvalidType, ResultError
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.annotation import Annotation, result_of
+from leadsman.registration.annotation import MAX_KEPT, Annotation, result_of
 from leadsman.registration.injection import Handler, name_of
 from leadsman.text import clean, describe
 
@@ -35,6 +35,7 @@ ONE_VALUE = (float, int, str, bool)
 _NO_READING = (bytes, complex, list, tuple, set, frozenset)
 
 
+@lru_cache(maxsize=MAX_KEPT)
 def check_result(handler: Handler, *, one_value: bool = False) -> None:
     """Check the annotated result of a handler: it must be a possible reading. An annotation that cannot be evaluated
     is accepted.
@@ -71,6 +72,7 @@ def checks_of_reading(annotation: Annotation) -> list[Callable[[object], None]]:
     return checks
 
 
+@lru_cache(maxsize=MAX_KEPT)
 def returns_one_value(handler: Handler) -> bool:
     """Whether a handler is annotated to return or to yield a number, a boolean or text, and nothing else but None."""
     kinds = result_of(handler).kinds
@@ -80,6 +82,7 @@ def returns_one_value(handler: Handler) -> bool:
     )
 
 
+@lru_cache(maxsize=MAX_KEPT)
 def value_field(field: str, handler: Handler) -> ValidateResult:
     """A function that makes a reading with one field of the values of a handler, which must be as it is annotated."""
     one = (*ONE_VALUE, Enum)
@@ -126,10 +129,10 @@ def _validated(adapter: "TypeAdapter[object]", result: object) -> tuple[object, 
         return None, f"{type(error).__name__}: {describe(error)}"
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=MAX_KEPT)
 def result_validator(handler: Handler) -> ValidateResult | None:
     """The function that validates the dicts that a handler returns or yields; None if its annotation does not name
-    pydantic models, or names something else beside them. Cached: one handler may serve a thousand devices."""
+    pydantic models, or names something else beside them."""
     models: tuple[Any, ...] = result_of(handler).kinds
     if not models or not all(isinstance(kind, type) and hasattr(kind, "model_validate") for kind in models):
         return None

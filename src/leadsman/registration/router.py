@@ -4,13 +4,14 @@ One registration may define many devices: its name is then a mapping of names, o
 app's settings. Each of these devices has its own publish rule, breaker, counters and health record.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from leadsman.errors import InvalidType
 from leadsman.registration.command import CommandOptions
-from leadsman.registration.declaration import Options
+from leadsman.registration.declaration import Options, declared
 from leadsman.registration.injection import Handler
 from leadsman.registration.source import SourceOptions
 from leadsman.registration.telemetry import TelemetryOptions
@@ -55,6 +56,8 @@ class Device:
         return {option: value for option, value in self.options.items() if option not in left_out}
 
 
+_PLAIN = Device()
+"""A device without settings or options of its own."""
 Many = Mapping[str, object] | Iterable[str]
 Names = str | Many | Callable[[Any], Many] | None
 """A name; or several names, each of which may be mapped to a `Device` or to its settings; or a function that makes
@@ -227,14 +230,24 @@ def devices_of(names: object) -> list[tuple[object, Device]]:
         InvalidType: the value is neither a name nor a mapping of names.
     """
     if isinstance(names, str):
-        return [(names, Device())]
+        return [(names, _PLAIN)]
     if isinstance(names, Mapping):
         return [(name, each if isinstance(each, Device) else Device(each)) for name, each in names.items()]
     if isinstance(names, list | tuple | set | frozenset):
-        return [(name, Device()) for name in names]
+        return [(name, _PLAIN) for name in names]
     raise InvalidType(
         f"the device name is {names!r}; write text, a list of names, or a dict of names with their settings"
     )
+
+
+@functools.cache
+def settable() -> frozenset[str]:
+    """The options that the settings may set for a device, by their names there."""
+    from leadsman.registration.event import EventOptions
+
+    decorators = TelemetryOptions, SourceOptions, EventOptions, CommandOptions
+    options = (item for each in decorators for item in declared(each).items())
+    return frozenset(option.setting or name for name, option in options if option.notation is not None)
 
 
 def _under(prefix: str, registration: Registration) -> Registration:

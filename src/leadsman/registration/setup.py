@@ -105,7 +105,9 @@ class RegistrationList:
         if not isinstance(names, str):
             self._names = []
             self._registrations.append(registration)
-        elif self._names and registration._replace(names=self._names) == self._registrations[-1]:
+        elif (
+            self._names and registration[2:] == (last := self._registrations[-1])[2:] and registration.kind == last.kind
+        ):
             self._names.append(names)
         else:
             self._names = [names]

@@ -10,6 +10,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
+from leadsman.registration.annotation import alike
 from leadsman.registration.declaration import POSITIVE_SECONDS, Option, Options, carried, checked, or_none
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, needs_of
 from leadsman.registration.options import BACKOFF, STALE_AFTER, Errors, ReadingOptions, reading_values
@@ -101,8 +102,8 @@ def make_source(
 ) -> Source:
     """Make a source of the values of its options, of which some are given. Raises `InvalidType`, `InvalidValue`."""
     check_generator(handler)
-    stale_after = values["stale_after"]
-    needs = needs_of(handler, available)
+    stale_after, read = values["stale_after"], alike(handler)
+    needs = needs_of(read, available)
     fields = {
         **carried(values, Source),
         "name": name,
@@ -112,6 +113,6 @@ def make_source(
         "stale_after": math.inf if stale_after is None else stale_after,
         "silence": values["silence"] if "silence" in options else stale_after,
         "labels": values["needs"],
-        **reading_values(values, options, handler, needs),
+        **reading_values(values, options, read, needs),
     }
     return Source(**fields)

@@ -17,6 +17,7 @@ from leadsman.mqtt.message import Delivery
 from leadsman.readings.publish import PublishRule
 from leadsman.readings.reading import Layout
 from leadsman.readings.sensor import NO_PRESENTATIONS, Presentations
+from leadsman.registration.annotation import alike
 from leadsman.registration.command import RequestPayload, request_payload
 from leadsman.registration.declaration import SECONDS, Option, as_given, carried, checked, is_second, or_none
 from leadsman.registration.injection import Dependencies, Dependency, Handler, is_async, needs_of
@@ -216,9 +217,9 @@ def register_telemetry(
     values = checked(options, TelemetryOptions, job=job)
     if ("interval" in options) == ("schedule" in options):
         raise InvalidValue("write either interval='60s' or schedule='0 */2 * * *', and not both")
-    plain = not is_async(handler)
+    plain, read = not is_async(handler), alike(handler)
     request = None if options.get("request") is None else request_payload(handler, options["request"])
-    needs = needs_of(handler, available)
+    needs = needs_of(read, available)
     interval, cron = values["interval"], values["schedule"]
     timeout = values["timeout"] if "timeout" in options else min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT)
     fields = {
@@ -235,7 +236,7 @@ def register_telemetry(
         "request": request,
         "job": job,
         "labels": values["needs"],
-        **reading_values(values, options, handler, needs),
+        **reading_values(values, options, read, needs),
     }
     return Telemetry(**fields)
 
@@ -309,7 +310,7 @@ def with_options(telemetry: Telemetry, options: TelemetryOptions, catalogue: "Ca
 def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     """The errors that are retried by default."""
     declared = [kind for kind in declared_errors(needs) if kind not in DEFAULT_RETRY_ON]
-    return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
+    return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors") if declared else DEFAULT_RETRY_ON
 
 
 def _stale_after(interval: float | None, cron: Cron | None, timeout: float) -> float:
