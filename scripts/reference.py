@@ -16,6 +16,7 @@ from leadsman.introspection.schema import Schema, parts_of, schema_of
 from leadsman.ledger.document import DeviceLedger
 from leadsman.monitoring import document as reports
 from leadsman.nodes.document import NodeDocument
+from leadsman.sessions.document import SessionHead, SessionLine
 from leadsman.tools.cli.arguments import CODES, paragraphs
 from leadsman.tools.cli.main import parser
 
@@ -31,6 +32,9 @@ DOCUMENTS = {
     "Ledger of a device": DeviceLedger,
     "Registry": document.RegistryDocument,
     "Node": NodeDocument,
+    "Health file": reports.HealthFile,
+    "Head of a session": SessionHead,
+    "Line of a session": SessionLine,
 }
 """The documents by their headings, those that are read most first."""
 DOCUMENTS_HEAD = """# Documents

@@ -6,8 +6,10 @@ import socket
 import time
 
 import pytest
+from pydantic import TypeAdapter
 
 from leadsman import App, RetryRequested
+from leadsman.monitoring.document import HealthFile
 from leadsman.monitoring.watchdog import Notifier
 from leadsman.testing import Outages, Scripted, fail
 from leadsman.tools.cli.main import main
@@ -264,7 +266,9 @@ def test_health_is_one_json_object(harness, file):
     running = harness(app_with(d=Scripted(READING)))
     running.run("11s")
 
-    assert json.loads(file.read_text()) == {
+    found = json.loads(file.read_text())
+    assert TypeAdapter(HealthFile).validate_python(found, strict=True) == found
+    assert found == {
         "at": pytest.approx(10.0, abs=0.1),
         "period": 10.0,
         "fresh": True,

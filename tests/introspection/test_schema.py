@@ -7,12 +7,13 @@ import pytest
 from leadsman.introspection.document import Answer, CircuitRequest, Introspection, Plain, RegistryDocument, Request
 from leadsman.introspection.schema import parts_of, schema_of
 from leadsman.ledger.document import DeviceLedger
-from leadsman.monitoring.document import DeviceHealth, FaultMessage, OutageMessage, Status
+from leadsman.monitoring.document import DeviceHealth, FaultMessage, HealthFile, OutageMessage, Status
 from leadsman.nodes.document import NodeDocument
 from leadsman.nodes.report import Drained, DrainRequest
+from leadsman.sessions.document import SessionHead, SessionLine
 
 DOCUMENTS = (Status, Introspection, Answer, Request, Plain, CircuitRequest, OutageMessage, FaultMessage, DeviceHealth)
-DOCUMENTS += (DeviceLedger, RegistryDocument, NodeDocument, DrainRequest, Drained)
+DOCUMENTS += (DeviceLedger, RegistryDocument, NodeDocument, DrainRequest, Drained, HealthFile, SessionHead, SessionLine)
 WHEN = re.compile(
     r"\b(left out|present only|only (in|of|with|rows|the)|of a device that fails|if the request names|has none"
     r"|while the poll retries)",

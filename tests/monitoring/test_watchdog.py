@@ -12,7 +12,7 @@ import pytest
 
 from leadsman.events import CircuitMoved, DeviceHeld, DeviceLeft, PollDeferred, PollFailed, ReadingTaken
 from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.health_file import HealthSummary, read_health
+from leadsman.monitoring.health_file import read_health
 from leadsman.monitoring.statuses import Statuses
 from leadsman.monitoring.watchdog import HealthWriter, Notifier, Watchdog
 from leadsman.storage import files
@@ -173,7 +173,7 @@ def test_a_health_file_whose_disk_does_not_answer_keeps_nobody_waiting_and_is_to
     monkeypatch.setattr(files, "replace", slow)
     file = HealthWriter(tmp_path / "health.json")
     for second in range(0, 60, 10):
-        file.write(HealthSummary(float(second), 10.0, True, f"at {second}"))
+        file.write({"at": float(second), "period": 10.0, "fresh": True, "words": f"at {second}"})
 
     assert [line for line in caplog.messages if "cannot be written" in line] == [
         "The health file cannot be written: its disk does not answer; "
@@ -195,9 +195,9 @@ def test_a_fault_of_ours_in_the_thread_is_told_and_the_next_health_is_written(tm
     monkeypatch.setattr(files, "replace", failing)
     file = HealthWriter(tmp_path / "health.json")
     for left in (1, 0):
-        file.write(HealthSummary(1.0, 10.0, True, "well"))
+        file.write({"at": 1.0, "period": 10.0, "fresh": True, "words": "well"})
         until(lambda: len(faults) == left)  # noqa: B023  # at once
-    file.write(HealthSummary(2.0, 10.0, True, "well"))
+    file.write({"at": 2.0, "period": 10.0, "fresh": True, "words": "well"})
 
     until(lambda: (tmp_path / "health.json").exists())
     assert [line for line in caplog.messages if "cannot be written" in line] == [
@@ -209,7 +209,7 @@ def test_a_fault_of_ours_in_the_thread_is_told_and_the_next_health_is_written(tm
 def test_the_newest_of_what_waits_is_in_the_health_file(tmp_path):
     file = HealthWriter(tmp_path / "health.json")
     for second in range(100):
-        file.write(HealthSummary(float(second), 10.0, True, f"at {second}"))
+        file.write({"at": float(second), "period": 10.0, "fresh": True, "words": f"at {second}"})
 
     until(lambda: read_health(tmp_path / "health.json", 99.0) == (True, "at 99"))
     file.remove()

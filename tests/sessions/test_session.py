@@ -1,13 +1,16 @@
 """The file of a session: what is written is read again, and what is wrong is named."""
 
+import json
 import re
 import string
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from leadsman.errors import SessionError
+from leadsman.sessions.document import SessionHead, SessionLine
 from leadsman.sessions.session import (
     SHAPES,
     Event,
@@ -19,6 +22,8 @@ from leadsman.sessions.session import (
     read_session,
     session_of,
 )
+
+HEAD, LINE = TypeAdapter(SessionHead), TypeAdapter(SessionLine)
 
 TEXT = st.text(max_size=20)
 BYTES = st.binary(max_size=40) | st.text(string.printable, max_size=40).map(str.encode)
@@ -67,6 +72,19 @@ def sessions(draw):
 def text_of(session):
     lines = [each.as_line() for each in session.events]
     return "".join((head(session.app, session.began), *lines, end(session.length)))
+
+
+@given(sessions())
+def test_each_line_of_a_session_is_what_the_types_of_its_lines_declare(session):
+    first, last = json.loads(head(session.app, session.began)), json.loads(end(session.length))
+    lines = [json.loads(each.as_line()) for each in session.events]
+
+    assert HEAD.validate_python(first, strict=True) == first
+    assert LINE.validate_python(last, strict=True) == last
+    for line, event in zip(lines, session.events, strict=True):
+        assert LINE.validate_python(line, strict=True) == {
+            name: each for name, each in line.items() if name not in event.more or name in ("error", "message")
+        }
 
 
 @given(sessions())

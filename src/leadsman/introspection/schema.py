@@ -216,23 +216,20 @@ def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "
 def parts_of(kind: Any) -> list[type]:
     """A document, and the documents that are parts of it, each once, in the order in which their fields name them."""
     found: list[type] = []
-    _gather(kind, found)
+    waiting = [kind]
+    while waiting:
+        each = waiting.pop()
+        if not is_typeddict(each):
+            waiting.extend(reversed(typing.get_args(each)))
+        elif each not in found:
+            found.append(each)
+            waiting.extend(reversed(typing.get_type_hints(each, include_extras=True).values()))
     return found
 
 
-def _gather(kind: Any, found: list[type]) -> None:
-    if is_typeddict(kind):
-        if kind not in found:
-            found.append(kind)
-            for each in typing.get_type_hints(kind, include_extras=True).values():
-                _gather(each, found)
-        return
-    for each in typing.get_args(kind):
-        _gather(each, found)
-
-
 def texts_of(kind: type) -> dict[str, str]:
-    """The texts below the fields of a document, those of its bases first."""
+    """The texts below the fields of a document, those of its bases first. pydantic's ``use_attribute_docstrings`` reads
+    only those of the class itself, and before 2.10 none of its parts."""
     found: dict[str, str] = {}
     for base in get_original_bases(kind):
         if is_typeddict(base):

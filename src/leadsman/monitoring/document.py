@@ -298,6 +298,21 @@ class DeviceHealth(TypedDict):
     minute."""
 
 
+class HealthFile(TypedDict):
+    """The file that ``LEADSMAN_HEALTH_FILE`` names, for the probe of a container, ``leadsman health``. It is written
+    every 10 s while the app runs, and removed when it ends."""
+
+    at: Seconds
+    """When it was written, by the monotonic clock of the system, which all its processes share."""
+    period: Seconds
+    """The longest time between two updates. A file that is older than three of them is of a process that hangs or has
+    ended."""
+    fresh: bool
+    """Whether the app shows a sign of life: some data is fresh."""
+    words: str
+    """How the app is, in one line."""
+
+
 class Counters(TypedDict):
     """The counters of a device since the start of the app; see `leadsman.monitoring.health`."""
 

@@ -9,7 +9,10 @@ import os
 import stat
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import HealthFile
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
 PERIOD = 10.0
@@ -20,32 +23,23 @@ _MAX_FILE_BYTES = 64 * 1024
 """Bytes of a health file that are read."""
 
 
-class HealthSummary(NamedTuple):
-    """The contents of a health file. `at` is in seconds of the system's monotonic clock, which all its processes
-    share."""
-
-    at: float
-    period: float
-    fresh: bool
-    words: str
-
-
 def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
     """Whether the health file at `path` shows an app in good health, and a summary or the reason why not."""
     try:
-        health = HealthSummary(**json.loads(_read(path)))
-        if not isinstance(health.words, str):
+        health: HealthFile = json.loads(_read(path))
+        if not isinstance(words := health["words"], str):
             raise TypeError("its words are no text")
-        age, longest = now - health.at, OVERDUE * float(health.period)
+        age, longest = now - health["at"], OVERDUE * float(health["period"])
+        fresh = health["fresh"] is True
     except FileNotFoundError:
         return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
     except OSError as error:
         return False, f"{path} cannot be read: {error.strerror}; name the file that the app writes, and see who owns it"
-    except (ValueError, TypeError, ArithmeticError, RecursionError):
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
         return False, f"{path} is no health file; name the one that the app writes with {HEALTH_FILE}"
     if not -1.0 <= age <= longest:
         return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"
-    return health.fresh is True, health.words
+    return fresh, words
 
 
 def probe(file: str | None = None) -> tuple[bool, str]:

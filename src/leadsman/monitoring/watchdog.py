@@ -15,7 +15,7 @@ import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from leadsman.errors import LeadsmanError
 from leadsman.events import Event, LinkDown, LinkUp
@@ -23,11 +23,14 @@ from leadsman.loop.output import CLOSING
 from leadsman.loop.threads import Worker
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import OK, STARTING
-from leadsman.monitoring.health_file import HEALTH_FILE, PERIOD, HealthSummary, health_file
+from leadsman.monitoring.health_file import HEALTH_FILE, PERIOD, health_file
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.storage import files
 from leadsman.text import count_noun, describe, log_fields
+
+if TYPE_CHECKING:
+    from leadsman.monitoring.document import HealthFile
 
 logger = logging.getLogger("leadsman")
 
@@ -44,23 +47,23 @@ class HealthWriter:
         self._beside = path.with_name(f".{path.name}.{os.getpid()}")
         self._worker = Worker("the health file")
         self._lock = threading.Lock()
-        self._next: HealthSummary | None = None
+        self._next: HealthFile | None = None
         self._since: float | None = None  # when the write began that is under way
         self._failed = False
 
-    def write(self, health: HealthSummary) -> None:
+    def write(self, health: "HealthFile") -> None:
         """Replace the file, soon. That it cannot be written is logged once."""
         with self._lock:
             self._next, since = health, self._since
             if since is None:
-                self._since = health.at
+                self._since = health["at"]
         if since is None:
             try:
                 self._worker.submit(self._run)
             except LeadsmanError as error:  # the system gives no thread
                 self._since = None
                 self._report(error)
-        elif health.at - since > health.period:
+        elif health["at"] - since > health["period"]:
             self._report(TimeoutError("its disk does not answer"))
 
     def remove(self) -> None:
@@ -76,9 +79,9 @@ class HealthWriter:
                 if health is None:
                     self._since = None
                     return
-                self._since = health.at
+                self._since = health["at"]
             try:  # others may read the file
-                data = json.dumps(health._asdict()).encode()
+                data = json.dumps(health).encode()
                 files.replace(self._path, self._beside, data, 0o644, sync=False)
                 self._failed = False
             except Exception as error:  # the thread that ended with it would write no other health either
@@ -151,7 +154,7 @@ class Watchdog(Signs):
         if self._notifier is not None and summary != self._summary and self._notifier.send(f"STATUS={summary}"):
             self._summary = summary
         if self._file is not None:
-            self._file.write(HealthSummary(now, self.period, fresh, summary))
+            self._file.write({"at": now, "period": self.period, "fresh": fresh, "words": summary})
         return fresh
 
     def look(self, now: float) -> tuple[bool, str]:

@@ -7,7 +7,6 @@ import logging
 import time
 
 from leadsman.loop.clock import system_clock
-from leadsman.monitoring.health_file import HealthSummary
 from leadsman.monitoring.watchdog import Signs
 from leadsman.mqtt.link import Access
 from leadsman.nodes.standby.machine import AppEnded, TakingOver
@@ -60,7 +59,7 @@ class _StandbySigns(Signs):
         if self._notifier is not None:
             self._notifier.send("READY=1", f"STATUS={text}", "WATCHDOG=1")
         if self._file is not None:
-            self._file.write(HealthSummary(time.monotonic(), self.period, True, text))
+            self._file.write({"at": time.monotonic(), "period": self.period, "fresh": True, "words": text})
 
 
 async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) -> int:

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from leadsman import errors
 from leadsman.adapters.caldav.backend import ReplyTooLarge
@@ -26,6 +26,9 @@ from leadsman.resilience.failure import RetryRequested
 from leadsman.storage.given_file import read_given
 from leadsman.text import clean, describe, is_nested_deeper
 from leadsman.text.suggestion import suggestion
+
+if TYPE_CHECKING:
+    from leadsman.sessions.document import SessionHead, SessionLine
 
 VERSION = 1
 """Of the format."""
@@ -192,12 +195,14 @@ class RecordedSession(NamedTuple):
 
 def head(app: str, began: float) -> str:
     """The first line of a file."""
-    return _line({"session": VERSION, "app": app, "began": rfc3339(began)})
+    found: SessionHead = {"session": VERSION, "app": app, "began": rfc3339(began)}
+    return _line(found)
 
 
 def end(at: float) -> str:
     """The last line of a file."""
-    return _line({"at": round(at, 3), "event": "end"})
+    found: SessionLine = {"at": round(at, 3), "event": "end"}
+    return _line(found)
 
 
 def read_session(path: Path | str) -> RecordedSession:
