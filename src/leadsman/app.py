@@ -110,7 +110,6 @@ class App(Registrar):
         if not (twins is None or callable(twins)):
             raise InvalidType(f"twins is {twins!r}; write a function of the settings that makes them")
         self.name = check_name(name, "the name of the app")
-        self.version = version
         self.setup = Setup(
             Declaration(
                 name,
@@ -122,6 +121,7 @@ class App(Registrar):
                 twins,
                 discovery,
                 redact if callable(redact) else None,
+                version,
                 program_of(sys._getframe()),  # noqa: SLF001  # the documented way; it is only spelled so
             )
         )
@@ -134,6 +134,11 @@ class App(Registrar):
         self._live = LiveParts()
         self._redaction = Redaction(() if callable(redact) else redact)
         self._unloaded = False
+
+    @property
+    def version(self) -> str:
+        """The version of the app."""
+        return self.setup.declaration.version
 
     @property
     def telemetries(self) -> dict[str, Telemetry]:
@@ -414,7 +419,6 @@ class App(Registrar):
         """Everything that is needed to run the app, once its settings are loaded; for the command line."""
         return plan_of(
             self.setup,
-            version=self.version,
             variables=variables,
             heartbeat=self._heartbeat,
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),

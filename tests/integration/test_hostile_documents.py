@@ -13,9 +13,9 @@ from leadsman import App, Received
 from leadsman.discovery.description import AppDescription
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
-from leadsman.introspection.registry import About, DeviceRegistry, declared
+from leadsman.introspection.registry import DeviceRegistry, declared
 from leadsman.introspection.retained import Listed
-from leadsman.mqtt.topics import Topics, encode, is_topic
+from leadsman.mqtt.topics import Identity, Topics, encode, is_topic
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import left_behind
 from leadsman.tools.cli.fleet import Fleet
@@ -35,7 +35,7 @@ def house(discovery=None):
     return app
 
 
-ABOUT = About("house", "1", "1", TOPICS, "house")
+ABOUT = Identity("house", "1", "1", TOPICS, "house")
 NOW = DeviceRegistry(ABOUT, declared({"kitchen": house().telemetries["kitchen"]}, {}, {}), {}, health=False)
 
 

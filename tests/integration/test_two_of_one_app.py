@@ -91,7 +91,7 @@ def test_a_wrong_prefix_and_a_wrong_port_are_told_in_one_run(tmp_path):
 
 def test_two_of_one_app_do_not_share_their_state(tmp_path):
     names = [
-        loaded(meter(), tmp_path, flags).setup.state_name
+        loaded(meter(), tmp_path, flags).setup.identity.state_name
         for flags in ({}, {"mqtt.topic_prefix": "house/second"}, {"mqtt.topic_prefix": "house+second"[:5]})
     ]
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman import App
-from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, declared
+from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry, declared
 from leadsman.introspection.registry_publication import MOST_WAITING, PAGE_TIMEOUT, RegistryPublication
 from leadsman.loop.clock import Clock
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Identity, Topics
 from leadsman.runtime.other_topics import OtherTopics
 
 DEVICES = 2000
@@ -27,7 +27,7 @@ class House:
         self.outbox = SimpleNamespace(bytes=0)
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
-        about = About("house", "1", "1", TOPICS, "house")
+        about = Identity("house", "1", "1", TOPICS, "house")
         registry = DeviceRegistry(about, declared(app.telemetries, {}, {}), {}, health=False)
         self.publication = RegistryPublication(
             registry, TOPICS, self.link, clock, OtherTopics(), None, lambda finder: False

@@ -11,11 +11,11 @@ from leadsman.errors import Busy, DeviceUnavailable, PollRefused, RequestRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import DocumentWriter
-from leadsman.introspection.registry import LIST_SLICE, About, DeviceRegistry, declared
+from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry, declared
 from leadsman.introspection.sections import Introspected, Sections
 from leadsman.introspection.service import DEVICES_PER_TURN, MOST_AT_ONCE, MOST_UNDER_WAY, PollResult, Service
 from leadsman.loop.clock import Clock
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Identity, Topics
 from leadsman.readings.reading import Reading
 
 DEVICES = 2000
@@ -70,7 +70,7 @@ class House:
             statuses=None,
             ready=None,
         )
-        about = About("house", "1", "1", Topics("house"), "house")
+        about = Identity("house", "1", "1", Topics("house"), "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
         self.devices = declared(app.telemetries, {}, {})
         self.registry = DeviceRegistry(about, self.devices, {}, health=False)

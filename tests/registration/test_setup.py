@@ -53,7 +53,7 @@ def test_names_and_broker_come_from_the_settings():
     loaded = load(App("app"), given)
 
     assert (loaded.brokers.primary.host, loaded.topics.prefix, loaded.client_id) == ("broker.lan", "house/app", "me")
-    assert loaded.state_name == "app@house+app"
+    assert loaded.identity.state_name == "app@house+app"
 
 
 def test_a_broker_that_the_author_declared_is_replaced_by_that_of_the_settings():

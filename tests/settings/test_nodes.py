@@ -95,7 +95,7 @@ def test_a_node_has_names_of_its_own(tmp_path: Path) -> None:
     assert app.topics.status == "house/nodes/one/status"
     assert app.topics.registry == "house/nodes/one/registry"
     assert app.topics.state("boiler") == "house/boiler/state"
-    assert app.setup.state_name == "house+one"
+    assert app.setup.identity.state_name == "house+one"
 
 
 def test_a_dry_run_is_no_node(tmp_path: Path) -> None:

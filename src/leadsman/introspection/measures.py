@@ -6,13 +6,13 @@ The samples are read from the state of the app when somebody asks: nothing is co
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from leadsman.introspection.registry import About
 from leadsman.introspection.sections import Introspected
 from leadsman.ledger.ledger import Disposition
 from leadsman.ledger.ledgers import FINAL
 from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import WELL, Health, status
 from leadsman.mqtt.outbox import OnDisk, Outbox
+from leadsman.mqtt.topics import Identity
 from leadsman.nodes.brief import STATES
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
@@ -47,7 +47,7 @@ class Measures:
         started: when it started, monotonic seconds.
     """
 
-    def __init__(self, about: About, parts: Introspected, clock: Clock, started: float) -> None:
+    def __init__(self, about: Identity, parts: Introspected, clock: Clock, started: float) -> None:
         self.about = about
         self.parts = parts
         self.link = parts.link

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.retained import APP, Retained, retained_of
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Identity, Topics
 from leadsman.registration.command import Command
 from leadsman.registration.injection import ContextDependency
 from leadsman.registration.source import Source
@@ -66,17 +66,7 @@ def kind_of(each: Telemetry | Source | Command) -> str:
     return "command"
 
 
-class About(NamedTuple):
-    """The identity of the app."""
-
-    name: str
-    version: str
-    leadsman: str
-    topics: Topics
-    client_id: str
-
-
-def app_section(about: About) -> "AppSection":
+def app_section(about: Identity) -> "AppSection":
     """The facts about an app that do not depend on whether it runs."""
     section: AppSection = {
         "name": about.name,
@@ -103,7 +93,7 @@ class DeviceRegistry:
 
     def __init__(
         self,
-        about: About,
+        about: Identity,
         devices: Mapping[str, RegisteredDevice],
         others: Mapping[str, Collection[str]],
         *,

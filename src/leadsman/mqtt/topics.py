@@ -36,6 +36,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -142,6 +143,28 @@ class Topics:
         """
         levels = topic.split("/")
         return topic.startswith(f"{self.prefix}/") and levels[-1] not in RESERVED and _speakable(topic)
+
+
+class Identity(NamedTuple):
+    """Who an app is, at the broker and on disk."""
+
+    name: str
+    version: str
+    leadsman: str
+    """The version of leadsman."""
+    topics: Topics
+    client_id: str
+    program: str = ""
+    """The file in which the app is made; empty text if it is not known."""
+
+    @property
+    def state_name(self) -> str:
+        """The default name of the state directory: the app's name, the prefix if that differs, and the node in a
+        cluster, so that two processes do not write each other's files. ``+`` replaces ``/``, since no prefix contains
+        a ``+``."""
+        prefix, node = self.topics.prefix, self.topics.node
+        at = "" if prefix == self.name else f"@{prefix.replace('/', '+')}"
+        return self.name + at + ("" if node is None else f"+{node}")
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:

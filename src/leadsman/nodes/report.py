@@ -171,8 +171,8 @@ class NodeReport(ABC):
             "kind": self._kind,
             "at": rfc3339(self._clock.wall()),
             "ttl_s": self._ttl,
-            "version": clean(self._app.version),
-            "leadsman": self._app.leadsman,
+            "version": clean(self._app.identity.version),
+            "leadsman": self._app.identity.leadsman,
         }
 
     def _publish_now(self, state: NodeState) -> None:

@@ -4,42 +4,31 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Identity, Topics
 
 if TYPE_CHECKING:
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.registration.telemetry import Telemetry
-    from leadsman.settings.sections import ClusterSettings, StandbySettings
+    from leadsman.settings.sections import Sections
 
 
 class SharedApp(Protocol):
     """The registrations of an app, and how the nodes share them. The plan of an app is one."""
 
     @property
-    def version(self) -> str: ...
-
-    @property
-    def leadsman(self) -> str:
-        """The version of leadsman."""
+    def identity(self) -> Identity: ...
 
     @property
     def topics(self) -> Topics: ...
-
-    @property
-    def client_id(self) -> str: ...
 
     @property
     def keep_state(self) -> bool:
         """Whether the failure state of devices is kept, and shared among the nodes."""
 
     @property
-    def standby(self) -> "StandbySettings | None":
-        """How a node of a pair is set; None outside a pair."""
-
-    @property
-    def cluster(self) -> "ClusterSettings | None":
-        """How a node of a cluster is set; None outside a cluster."""
+    def sections(self) -> "Sections":
+        """How this node is set, among others."""
 
     @property
     def adapters(self) -> tuple[ManagedAdapter, ...]: ...

@@ -93,10 +93,10 @@ class SharingNode(Node):
             listeners[foreign.topic_filter] = foreign.received
         if core.found is not None:
             cluster.finders = core.found.finders
-        if core.plan.discovery is not None:
+        if core.plan.sections.discovery is not None:
             from leadsman.parts.discovery import device_at
 
-            cluster.described_at = device_at(core.plan, core.plan.discovery)
+            cluster.described_at = device_at(core.plan, core.plan.sections.discovery)
         shards = self.shards = Shards(core)
         life.starts.append(functools.partial(cluster.start, shards, core.link, core.end))
         life.starts.append(self._report.start)

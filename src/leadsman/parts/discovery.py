@@ -28,8 +28,8 @@ def registered_of(plan: Plan, here: Container[str] | None = None) -> DescribedDe
     jobs = plan.jobs  # it looks at all readers
     readers = {each.name: each for each in plan.readers if each.name not in jobs}
     if here is None:
-        return DescribedDevices(readers, plan.commands)
-    commands = {name: each for name, each in plan.commands.items() if name in here}
+        return DescribedDevices(readers, plan.registry.commands)
+    commands = {name: each for name, each in plan.registry.commands.items() if name in here}
     return DescribedDevices({name: each for name, each in readers.items() if name in here}, commands)
 
 
@@ -44,7 +44,7 @@ def names_of(plan: Plan, discovery: DiscoverySettings) -> "Names":
         return identifier(ids.get(name, name))
 
     identifiers = {APP_IDENTIFIER, *map(identify_now, registered_of(plan).names)}
-    return Names(frozenset((*plan.telemetries, *plan.sources, *plan.commands, *former)), identifiers, identify_now)
+    return Names(frozenset((*plan.registry.names, *former)), identifiers, identify_now)
 
 
 def convention_of(plan: Plan, discovery: DiscoverySettings, registered: DescribedDevices) -> Convention:
@@ -53,9 +53,10 @@ def convention_of(plan: Plan, discovery: DiscoverySettings, registered: Describe
     from leadsman.discovery.homeassistant import HomeAssistant
 
     ids = discovery.ids
-    if plan.cluster is not None:  # of the devices that are here
+    if plan.sections.cluster is not None:  # of the devices that are here
         ids = {name: former for name, former in ids.items() if name in registered}
-    app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, ids)
+    identity = plan.identity
+    app = AppDescription(identity.name, identity.version, identity.leadsman, identity.topics, ids)
     return HomeAssistant(app, registered.names, discovery.prefix)
 
 
@@ -95,7 +96,7 @@ def describe_devices(plan: Plan, discovery: DiscoverySettings) -> Described:
 
 def describe(core: Core) -> None:
     """Describe the devices that are here from the start."""
-    discovery = core.plan.discovery
+    discovery = core.plan.sections.discovery
     if discovery is None:
         return
     core.described = describe_devices(core.plan, discovery)
@@ -198,9 +199,9 @@ class Presence:
     def _renewed(self) -> Convention:
         """The convention, with all devices."""
         plan = self._core.plan
-        if plan.discovery is None:
+        if plan.sections.discovery is None:
             raise AssertionError("nothing is described without discovery")
-        return convention_of(plan, plan.discovery, self._registered)
+        return convention_of(plan, plan.sections.discovery, self._registered)
 
     def listen(self) -> None:
         """Subscribe to what others send."""

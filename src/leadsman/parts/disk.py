@@ -56,7 +56,7 @@ class ReadingsFile:
     def begin(self) -> None:
         """Have readings that wait written. What an earlier run left is sent first. That a directory cannot be written
         is reported now, and not when the broker is away."""
-        self._core.link.store(STORED_AFTER[self._core.plan.outbox.durability], self._write)
+        self._core.link.store(STORED_AFTER[self._core.plan.sections.outbox.durability], self._write)
         if self.left or _is_unusable(self._path.parent):
             self._open().open()
 
@@ -78,7 +78,7 @@ class ReadingsFile:
             from leadsman.spool.committer import Committer  # for the first reading that waits: most never do
             from leadsman.spool.row import Quota
 
-            core, settings = self._core, self._core.plan.outbox
+            core, settings = self._core, self._core.plan.sections.outbox
             quota = Quota(settings.max_bytes, settings.max_age)
             clock, events = core.environment.clock, core.environment.events
             self._committer = Committer(core.link, self._path, quota, clock, events)

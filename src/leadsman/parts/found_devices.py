@@ -13,7 +13,8 @@ from leadsman.wiring.core import Core
 def join(core: Core) -> None:
     """Let them come and go."""
     plan, roster, environment = core.plan, core.roster, core.environment
-    registered = Names(frozenset((*plan.telemetries, *plan.sources, *plan.commands)))
+    settings = plan.registry.device_settings
+    registered = Names(frozenset(plan.registry.names))
     finders = [(each, each.finds) for each in plan.readers if each.finds is not None]
     core.found = FoundDevices(
         {each.name: Family(finds, template_of(each, finds)) for each, finds in finders},
@@ -22,7 +23,7 @@ def join(core: Core) -> None:
         environment.timers,
         environment.clock.monotonic,
         asyncio.get_running_loop(),
-        None if plan.device_settings is None else plan.device_settings.found,
+        None if settings is None else settings.found,
     )
     roster.follow(RosterPhase.FOUND, forgetting(core.found.let_go))
 

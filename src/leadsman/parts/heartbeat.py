@@ -46,7 +46,7 @@ def publish_offline(core: Core) -> None:
             core.heartbeat.goodbye()
         except Exception:  # a fault of ours
             plan, link = core.plan, core.link
-            payload = will(plan.version, link.number, dry_run=plan.dry_run)
+            payload = will(plan.identity.version, link.number, dry_run=plan.dry_run)
             link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))
             raise
 
@@ -55,7 +55,7 @@ def publish_offline(core: Core) -> None:
 
 def _constants(core: Core) -> "Constants":
     """The fields that each heartbeat of this run contains."""
-    found: Constants = {"client_id": core.plan.client_id, "version": core.plan.version}
+    found: Constants = {"client_id": core.plan.identity.client_id, "version": core.plan.identity.version}
     if core.plan.dry_run:
         found["dry_run"] = True
     if core.node.ownership is not None:

@@ -18,7 +18,7 @@ def watch(core: Core) -> None:
 
 def join(core: Core) -> None:
     """Serve the endpoint."""
-    endpoint, watching = core.plan.endpoint, core.watching
+    endpoint, watching = core.plan.sections.http, core.watching
     if endpoint is not None and watching is not None:
         emit = core.environment.events.emit
         core.life.beside["the HTTP endpoint"] = functools.partial(

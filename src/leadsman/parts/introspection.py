@@ -102,12 +102,11 @@ class IntrospectionPart:
     @cached_property
     def registry(self) -> "DeviceRegistry":
         """The list of the devices, with their topics."""
-        from leadsman.introspection.registry import About, DeviceRegistry
+        from leadsman.introspection.registry import DeviceRegistry
 
         plan, described = self._core.plan, self._core.described
         health = described is not None and described.convention.has_health
-        about = About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
-        return DeviceRegistry(about, self._core.roster, self._core.others.topics, health=health)
+        return DeviceRegistry(plan.identity, self._core.roster, self._core.others.topics, health=health)
 
     @cached_property
     def service(self) -> "Service":

@@ -24,7 +24,7 @@ def join(core: Core) -> None:
         if health.failing_since is not None:
             since, error = rfc3339(health.failing_since), f"{health.trouble.error_type}: {health.trouble.error_message}"
             logger.info("%s: still failing since %s: %s", name, since, error, extra=log_fields("still failing", name))
-    log = Log(plan.name, plan.topics.prefix, core.log_lines, core.environment.timers)
+    log = Log(plan.identity.name, plan.topics.prefix, core.log_lines, core.environment.timers)
     events.subscribe(log.observe, readings=False)
     if logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
@@ -33,14 +33,14 @@ def join(core: Core) -> None:
 def _opening(plan: Plan) -> str:
     """The first line: what is started, and with what."""
     numbers = {
-        "source": sum(each.enabled for each in plan.sources.values()),
-        "command": sum(each.enabled for each in plan.commands.values()),
-        "subscription": len(plan.subscriptions),
+        "source": sum(each.enabled for each in plan.registry.sources.values()),
+        "command": sum(each.enabled for each in plan.registry.commands.values()),
+        "subscription": len(plan.registry.subscriptions),
     }
     devices = count_noun(len({each.name for each in plan.handlers}), "device")
     devices += "".join(f", {count_noun(number, what)}" for what, number in numbers.items() if number)
     settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
     where = f"{'broker' if len(plan.brokers) == 1 else 'brokers'} {plan.brokers}"
     about = f"{devices}, {where}, topics below {plan.topics.prefix}/, {settings}"
-    version = "" if plan.version == UNVERSIONED else f" {clean(plan.version)}"
-    return f"{plan.name}{version} starts with leadsman {plan.leadsman}: {about}"
+    version = "" if plan.identity.version == UNVERSIONED else f" {clean(plan.identity.version)}"
+    return f"{plan.identity.name}{version} starts with leadsman {plan.identity.leadsman}: {about}"

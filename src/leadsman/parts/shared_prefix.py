@@ -39,7 +39,7 @@ class PrefixWatch:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._own = encode({"client_id": core.plan.client_id})[1:-1]
+        self._own = encode({"client_id": core.plan.identity.client_id})[1:-1]
         self._heard: dict[str, asyncio.TimerHandle] = {}
 
     def received(self, message: Received) -> None:
@@ -48,7 +48,7 @@ class PrefixWatch:
             return
         status = object_in(message.payload) or {}
         other = status.get("client_id")
-        if not isinstance(other, str) or other == self._core.plan.client_id:
+        if not isinstance(other, str) or other == self._core.plan.identity.client_id:
             return  # a will, or what is no heartbeat
         if status.get("state") != "online":
             self._left(other)

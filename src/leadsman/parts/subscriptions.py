@@ -6,7 +6,7 @@ from leadsman.wiring.core import Core
 
 def join(core: Core) -> None:
     """Subscribe to their topics."""
-    enabled = (each for each in core.plan.subscriptions.values() if each.enabled)
+    enabled = (each for each in core.plan.registry.subscriptions.values() if each.enabled)
     core.subscribers = {each.topic_filter: Subscriber(each, core.environment, core.shared) for each in enabled}
     core.link.subscriptions.listeners.update((name, each.on_message) for name, each in core.subscribers.items())
     core.life.stop_handlers += [each.stop for each in core.subscribers.values()]

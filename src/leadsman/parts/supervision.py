@@ -29,7 +29,7 @@ logger = logging.getLogger("leadsman")
 
 def join(core: Core) -> None:
     """Watch the devices from the first polls on, and the event loop from now on, until the app has ended."""
-    stale, hung = core.plan.supervision
+    stale, hung = core.plan.sections.supervision
     if stale is not None:
         core.life.starts.append(StaleExit(core, stale).start)
     if hung is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from leadsman._version import UNVERSIONED, __version__
 from leadsman.adapters.adapter import Adapter
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
 from leadsman.errors import (
@@ -18,7 +19,7 @@ from leadsman.errors import (
     raise_together,
 )
 from leadsman.mqtt.broker import Brokers, brokers_of, with_credentials
-from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
+from leadsman.mqtt.topics import Identity, Topics, check_client_id, check_instance, check_prefix
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
@@ -83,6 +84,7 @@ class Declaration(NamedTuple):
     """As its author wrote it."""
     redact: MakeRedaction | None = None
     """Makes the redaction of what is hidden besides, if the settings decide it."""
+    version: str = UNVERSIONED
     program: str = ""
     """The file in which the app is made."""
 
@@ -200,12 +202,10 @@ class Setup:
         return self._brokers
 
     @property
-    def state_name(self) -> str:
-        """The name of the state directory: the app's name, the prefix if that differs, and the node in a cluster, so
-        that two processes do not write each other's files. ``+`` replaces ``/``, since no prefix contains a ``+``."""
-        name, prefix = self.declaration.name, self.prefix
-        at = "" if prefix == name else f"@{prefix.replace('/', '+')}"
-        return name + at + ("" if self.sections.cluster is None else f"+{self.sections.cluster.node}")
+    def identity(self) -> Identity:
+        """Who the app is."""
+        declared = self.declaration
+        return Identity(declared.name, declared.version, __version__, self.topics, self.client_id, declared.program)
 
     @property
     def rows(self) -> tuple[SettingRow, ...]:
@@ -451,7 +451,7 @@ class Setup:
             self.prefix = f"{DRY_RUN}/{self.prefix}"
             self.client_id = f"{self.client_id}-{DRY_RUN}"
             http = self.sections.http
-            endpoint = http if http is not None and http.flag else None  # the app itself may be bound elsewhere
+            endpoint = http if http is not None and http.flag else None  # the app itself may be bound there
             # Others would show the rehearsal as devices, and there is nothing to take over.
             self.sections = self.sections._replace(http=endpoint, discovery=None, standby=None, cluster=None)
 

@@ -490,6 +490,11 @@ class Sections(NamedTuple):
     log: Annotated[LogSettings | None, Section(LogSettings)] = None
     """The settings of the log; None if there are none."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether several nodes share the app."""
+        return self.standby is not None or self.cluster is not None
+
 
 _SECTIONS: Mapping[str, Section] = {
     name: annotation.__metadata__[0] for name, annotation in Sections.__annotations__.items()

@@ -17,11 +17,11 @@ def _always(plan: Plan) -> bool:
 
 
 def _is_described(plan: Plan) -> bool:
-    return plan.discovery is not None
+    return plan.sections.discovery is not None
 
 
 def _has_endpoint(plan: Plan) -> bool:
-    return plan.endpoint is not None
+    return plan.sections.http is not None
 
 
 def _has_contexts(plan: Plan) -> bool:
@@ -34,18 +34,18 @@ def _uses_directory(plan: Plan) -> bool:
 
 def _keeps_readings_on_disk(plan: Plan) -> bool:
     """Not in a dry run, nor in a cluster, where another node reads a device again sooner than this one comes back."""
-    return plan.outbox.durability != "memory" and not plan.dry_run and plan.cluster is None
+    return plan.sections.outbox.durability != "memory" and not plan.dry_run and plan.sections.cluster is None
 
 
 def _writes(plan: Plan) -> bool:
     """Whether anything survives the app."""
-    return (plan.outbox.durability != "memory" or _uses_directory(plan)) and not plan.dry_run
+    return (plan.sections.outbox.durability != "memory" or _uses_directory(plan)) and not plan.dry_run
 
 
 def _writes_alone(plan: Plan) -> bool:
     """Where something is written anyway, and the app is no node of a pair: those may be on one machine, and have one
     session, which each takes over as it is."""
-    return _writes(plan) and plan.standby is None
+    return _writes(plan) and plan.sections.standby is None
 
 
 def _does_not_wait(plan: Plan) -> bool:
@@ -53,12 +53,16 @@ def _does_not_wait(plan: Plan) -> bool:
     return _writes_alone(plan) and not _uses_directory(plan)
 
 
+def _subscribes(plan: Plan) -> bool:
+    return any(each.enabled for each in plan.registry.subscriptions.values())
+
+
 def _is_supervised(plan: Plan) -> bool:
     return bool(plan.variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"})
 
 
 def _ends_by_itself(plan: Plan) -> bool:
-    return any(limit is not None for limit in plan.supervision)
+    return any(limit is not None for limit in plan.sections.supervision)
 
 
 class Part(NamedTuple):
@@ -85,7 +89,7 @@ PARTS = (
     # The devices, and what their handlers use.
     Part("leadsman.parts.devices"),
     Part("leadsman.parts.found_devices", lambda plan: any(each.finds is not None for each in plan.readers)),
-    Part("leadsman.parts.subscriptions", lambda plan: any(each.enabled for each in plan.subscriptions.values())),
+    Part("leadsman.parts.subscriptions", _subscribes),
     Part("leadsman.parts.state_owner", _writes, simulated=False),
     Part("leadsman.parts.state_owner", _does_not_wait, "warn", simulated=False),
     Part("leadsman.wiring.core", _uses_directory, "claim_state_directory"),

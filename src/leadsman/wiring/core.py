@@ -188,9 +188,9 @@ class Core:
         clock = system_clock(loop)
         events = EventBus(clock)
         identity = ClientIdentity(
-            plan.client_id,
+            plan.identity.client_id,
             plan.topics.status,
-            functools.partial(will, plan.version, dry_run=plan.dry_run),
+            functools.partial(will, plan.identity.version, dry_run=plan.dry_run),
             plan.topics.node,
         )
         self.plan = plan
@@ -245,8 +245,8 @@ class Core:
     @cached_property
     def device_services(self) -> DeviceServices:
         """The registrations and services that all groups of devices use."""
-        plan, dispatcher = self.plan, lambda: self.dispatcher
-        return DeviceServices(plan.telemetries, plan.sources, plan.commands, self.shared, dispatcher, self._end_for)
+        known, dispatcher = self.plan.registry, lambda: self.dispatcher
+        return DeviceServices(known.telemetries, known.sources, known.commands, self.shared, dispatcher, self._end_for)
 
     @cached_property
     def device_group(self) -> DeviceGroup:
@@ -265,7 +265,7 @@ class Core:
         """Handles the requests of the app's own code about its devices. Created on first use."""
         from leadsman.runtime.own_requests import OwnRequests
 
-        elsewhere = self.plan.telemetries if self.node.shared else ()
+        elsewhere = self.plan.registry.telemetries if self.node.shared else ()
         return OwnRequests(self.roster.polls, self.runners, self.environment, self._loop, self.found, elsewhere)
 
     @cached_property
@@ -283,7 +283,7 @@ class Core:
 
         try:
             plan = self.plan
-            app = this_process(plan.name, plan.program, [*plan.telemetries, *plan.sources, *plan.commands])
+            app = this_process(plan.identity.name, plan.identity.program, plan.registry.names)
             directory = StateDirectory(plan.state_directory, report, app=app)
         except NoHome as error:
             directory = StateDirectory(NOWHERE, report, str(error))

@@ -36,10 +36,10 @@ def load_modules(plan: "Plan") -> None:
     for part in PARTS:
         if part.wanted(plan):
             import_module(part.module)
-    if plan.endpoint is not None:
+    if plan.sections.http is not None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
-    _load_engine(plan.cluster)
+    _load_engine(plan.sections.cluster)
     client.choose(plan.brokers.primary, plan.brokers.primary.version)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
@@ -59,9 +59,9 @@ def _load_engine(cluster: "ClusterSettings | None") -> None:
 
 def server(plan: "Plan") -> Serve:
     """The function that runs the app: on this node alone, in turns with others, or as a node of a cluster."""
-    if plan.standby is not None:
+    if plan.sections.standby is not None:
         where, name = "leadsman.parts.standby", "serve_as_standby"
-    elif plan.cluster is not None:
+    elif plan.sections.cluster is not None:
         where, name = "leadsman.parts.cluster", "serve_in_cluster"
     else:
         where, name = "leadsman.wiring.run", "serve"

@@ -4,39 +4,27 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from leadsman._version import UNVERSIONED, __version__
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import ConfigurationError
 from leadsman.mqtt.broker import Brokers
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Identity, Topics
+from leadsman.registration.registry import Registry
 from leadsman.registration.setup import Setup, Show
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.overrides import PolicyOverride
+from leadsman.settings.sections import Sections
 
 if TYPE_CHECKING:
     from leadsman.monitoring.trace import Trace
     from leadsman.notices import Notice
     from leadsman.registration.command import Command
-    from leadsman.registration.device_settings import DeviceSettings
     from leadsman.registration.injection import Handler
     from leadsman.registration.source import Source
-    from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
-    from leadsman.settings.sections import (
-        ClusterSettings,
-        DiscoverySettings,
-        Endpoint,
-        OutboxSettings,
-        StandbySettings,
-        SupervisionSettings,
-    )
-
-
-R = TypeVar("R", "Telemetry", "Source")
 
 
 class NoHome(ConfigurationError):  # noqa: N818  # as NotInstalled
@@ -83,56 +71,36 @@ class LiveParts:
 class Plan(NamedTuple):
     """What `leadsman.wiring.build` makes an app of."""
 
-    name: str
-    version: str
-    leadsman: str
-    """The version of leadsman."""
-    program: str
-    """The file in which the app is made; empty text if it is not known."""
-    topics: Topics
-    client_id: str
-    state_name: str
-    """The default name of the state directory."""
+    identity: Identity
     brokers: Brokers
-    endpoint: "Endpoint | None"
-    """The HTTP endpoint; None where there is none."""
-    outbox: "OutboxSettings"
-    """How readings wait for the broker."""
-    supervision: "SupervisionSettings"
-    """When the process ends by itself."""
-    standby: "StandbySettings | None"
-    """How this node shares the app with others; None: it does not."""
-    cluster: "ClusterSettings | None"
-    """How this node shares the devices of the app with others; None: it does not."""
-    discovery: "DiscoverySettings | None"
-    """By which convention the devices are described at the broker; None: they are not."""
+    adapters: tuple[ManagedAdapter, ...]
+    sections: Sections
+    """What the settings of leadsman have settled."""
+    registry: Registry
+    """The registrations, and the settings of single devices."""
+    catalogue: "Catalogue | None"
+    """The named policies; None where no handler needs one."""
+    overrides: PolicyOverride
+    """Policies that temporarily override the handlers' own."""
+    settings_file: str | None
+    """Where settings were read, for the log."""
     variables: Mapping[str, str]
     """Environment variables, which set where state, health file and service manager are."""
     dry_run: bool
-    show: "Show | None"
+    show: Show | None
     """Takes what is shown while the app runs; None: nothing is."""
     heartbeat: float
-    adapters: tuple[ManagedAdapter, ...]
-    telemetries: Mapping[str, Telemetry]
-    """By name, as are the next two."""
-    sources: "Mapping[str, Source]"
-    commands: "Mapping[str, Command]"
-    subscriptions: "Mapping[str, Subscription]"
-    """By topic filter."""
-    device_settings: "DeviceSettings | None"
-    """The settings of single devices, for those that handlers find; the registrations have theirs already.
-    None: nothing."""
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
     last_resort: "LastResort | None"
     keep_state: bool
     """Whether the failure state of devices is kept over a restart."""
-    overrides: PolicyOverride
-    """Policies that temporarily override the handlers' own."""
-    catalogue: "Catalogue | None"
     live: LiveParts
     """Where the app that runs puts what its program may ask."""
-    settings_file: str | None
-    """Where settings were read, for the log."""
+
+    @property
+    def topics(self) -> Topics:
+        """The topics of the app."""
+        return self.identity.topics
 
     @property
     def state_directory(self) -> Path:
@@ -147,28 +115,28 @@ class Plan(NamedTuple):
         state = Path(self.variables.get("XDG_STATE_HOME", ""))
         if not state.is_absolute():
             state = _home(self.variables) / ".local" / "state"
-        return state / "leadsman" / quote(self.state_name, safe=" @+")
+        return state / "leadsman" / quote(self.identity.state_name, safe=" @+")
 
     @property
     def residents(self) -> list[str]:
         """The names of the devices that are here from the start of the app to its end, enabled or not: all of them, or
         none in a cluster, where they come and go with their shards."""
-        return [] if self.cluster is not None else [*dict.fromkeys([*self.telemetries, *self.sources, *self.commands])]
+        return [] if self.sections.cluster is not None else self.registry.names
 
     @property
     def polled(self) -> list[Telemetry]:
         """The telemetries that are enabled."""
-        return [telemetry for telemetry in self.telemetries.values() if telemetry.enabled]
+        return [telemetry for telemetry in self.registry.telemetries.values() if telemetry.enabled]
 
     @property
     def readers(self) -> "list[Telemetry | Source]":
         """The handlers that give readings: the telemetries and sources that are enabled."""
-        return [*self.polled, *(source for source in self.sources.values() if source.enabled)]
+        return [*self.polled, *(source for source in self.registry.sources.values() if source.enabled)]
 
     @property
     def handlers(self) -> "list[Telemetry | Source | Command]":
         """Everything that is enabled."""
-        return [*self.readers, *(command for command in self.commands.values() if command.enabled)]
+        return [*self.readers, *(command for command in self.registry.commands.values() if command.enabled)]
 
     def devices(self) -> frozenset[str]:
         """The names of the devices that are registered and enabled. Side jobs are not devices."""
@@ -179,7 +147,7 @@ class Plan(NamedTuple):
         """The topic filters that the app subscribes to, by the requests that arrive there: ``introspect``, and those
         of ``set``, ``operator`` and ``get`` that make sense for this app."""
         found = {"introspect": self.topics.introspect}
-        if any(command.enabled for command in self.commands.values()):
+        if any(command.enabled for command in self.registry.commands.values()):
             found["set"] = self.topics.of("+", "set")
         if self.readers:
             found["operator"] = self.topics.of("+", "+/set")
@@ -190,12 +158,12 @@ class Plan(NamedTuple):
     @property
     def _root_filters(self) -> dict[str, str]:
         """The further topic filters for the root device, whose topics have a level less."""
-        root, topics = self.topics.root, self.topics
+        root, topics, commands = self.topics.root, self.topics, self.registry.commands
         found = {}
-        if root is not None and root in self.commands and self.commands[root].enabled:
+        if root is not None and root in commands and commands[root].enabled:
             found["root set"] = topics.of(root, "set")
-        commands = any(command.enabled for command in self.commands.values())  # then they match the filter of ``set``
-        if root is not None and not commands and any(each.name == root for each in self.readers):
+        others = any(command.enabled for command in commands.values())  # then they match the filter of ``set``
+        if root is not None and not others and any(each.name == root for each in self.readers):
             found |= {f"root {word}": topics.of(root, f"{word}/set") for word in OPERATIONS}
         if root is not None and any(each.name == root for each in self.polled):
             found["root get"] = topics.of(root, "get")
@@ -207,7 +175,7 @@ class Plan(NamedTuple):
         this prefix shows itself, and its ``registry``. An app that is no node shows itself elsewhere to those that
         are."""
         found = {"status": self.topics.status, "registry": f"{self.topics.registry}/#"}
-        return found if self.cluster is None else found | {"alone": f"{self.topics.prefix}/status"}
+        return found if self.sections.cluster is None else found | {"alone": f"{self.topics.prefix}/status"}
 
     @property
     def jobs(self) -> frozenset[str]:
@@ -219,7 +187,6 @@ def plan_of(
     setup: Setup,
     *,
     variables: Mapping[str, str],
-    version: str = UNVERSIONED,
     heartbeat: float = 30.0,
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None,
     last_resort: "LastResort | None" = None,
@@ -228,35 +195,20 @@ def plan_of(
 ) -> Plan:
     """Complete the setup of an app, whose settings are loaded, with what belongs to one run; see `Plan`."""
     return Plan(
-        name=setup.declaration.name,
-        version=version,
-        leadsman=__version__,
-        program=setup.declaration.program,
-        topics=setup.topics,
-        client_id=setup.client_id,
-        state_name=setup.state_name,
+        identity=setup.identity,
         brokers=setup.brokers,
-        endpoint=setup.sections.http,
-        outbox=setup.sections.outbox,
-        supervision=setup.sections.supervision,
-        standby=setup.sections.standby,
-        cluster=setup.sections.cluster,
-        discovery=setup.sections.discovery,
+        adapters=setup.adapters,
+        sections=setup.sections,
+        registry=setup.registry,
+        catalogue=setup.catalogue,
+        overrides=setup.overrides,
+        settings_file=setup.settings_file,
         variables=variables,
         dry_run=setup.dry_run,
         show=setup.show,
         heartbeat=heartbeat,
-        adapters=setup.adapters,
-        telemetries=setup.registry.telemetries,
-        sources=setup.registry.sources,
-        commands=setup.registry.commands,
-        subscriptions=setup.registry.subscriptions,
-        device_settings=setup.device_settings,
         lifespan=lifespan,
         last_resort=last_resort,
         keep_state=keep_state,
-        overrides=setup.overrides,
-        catalogue=setup.catalogue,
         live=live or LiveParts(),
-        settings_file=setup.settings_file,
     )

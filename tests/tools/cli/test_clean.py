@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Context
-from leadsman.introspection.registry import About, DeviceRegistry, declared
+from leadsman.introspection.registry import DeviceRegistry, declared
 from leadsman.introspection.retained import RETAINED, Listed, retained_of
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Identity, Topics
 from leadsman.tools.cli.commands.clean import left_behind
 
 TOPICS = Topics("house")
@@ -59,7 +59,7 @@ def registered(names, *, asking=None, others=None):
     app = App("house")
     for name in names:
         app.add_telemetry(name, publish if asking is None or name in asking else read, interval=60)
-    about = About("house", "1", "1", TOPICS, "house")
+    about = Identity("house", "1", "1", TOPICS, "house")
     return DeviceRegistry(about, declared(app.telemetries, {}, {}), others or {}, health=True)
 
 

@@ -87,10 +87,10 @@ class Cluster:
     """
 
     def __init__(self, app: SharedApp, clock: Clock) -> None:
-        settings = app.cluster
+        settings = app.sections.cluster
         assert settings is not None  # the caller checks this
         self.terms = Terms(cluster_name(app.topics.prefix), settings.ttl, settings.shards)
-        self.member = Member(settings.node, secrets.token_hex(8), settings.labels, app.version)
+        self.member = Member(settings.node, secrets.token_hex(8), settings.labels, app.identity.version)
         shards: dict[str, list[str]] = {}
         found = []
         for bundle in bundles_of(app.handlers):

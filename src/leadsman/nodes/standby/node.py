@@ -153,18 +153,18 @@ class StandbyNode:
     """
 
     def __init__(self, app: SharedApp, access: Access, clock: Clock) -> None:
-        assert app.standby is not None  # the caller checks this
-        topics, ttl = app.topics, app.standby.ttl
+        standby, topics, client_id = app.sections.standby, app.topics, app.identity.client_id
+        assert standby is not None  # the caller checks this
         self.name = node_name()
         self.access = access._replace(connector=self._connector)
         """How the link of the app reaches the broker: only while this node may use the id of the app."""
         self._takeovers = 0
         self._given = access
         self._topics = topics
-        self._client_id = app.client_id
+        self._client_id = client_id
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._node = first(NodeRule(self.name, ttl), self._moment())
+        self._node = first(NodeRule(self.name, standby.ttl), self._moment())
         self._since = clock.uptime()
         self._stays = False
         """Whether the process goes on when the app has ended: after a fence or a drain."""
@@ -178,7 +178,7 @@ class StandbyNode:
         self.report = StandbyReport(
             app,
             self.name,
-            ttl,
+            standby.ttl,
             clock,
             publish=lambda message: self.observer.publish(message),
             role=self._role,
@@ -186,7 +186,7 @@ class StandbyNode:
         )
         """The report of this node; it also keeps the documents of the others."""
         primary = access.brokers.primary
-        observed = f"{app.client_id}-standby-{self.name[-6:]}"
+        observed = f"{client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
         self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, self.report, clock)
         if app.keep_state:

@@ -30,15 +30,16 @@ def access_of(plan: Plan) -> AccessList:
     Raises:
         InvalidValue: two devices have one identifier of discovery.
     """
-    if plan.cluster is not None:  # one list for all nodes
-        plan = plan._replace(topics=Topics(plan.topics.prefix, plan.topics.root, "+"))
+    if plan.sections.cluster is not None:  # one list for all nodes
+        topics = Topics(plan.topics.prefix, plan.topics.root, "+")
+        plan = plan._replace(identity=plan.identity._replace(topics=topics))
     topics, own, filters, jobs = plan.topics, plan.own_filters, plan.filters, plan.jobs
     publish = [topics.status, own["registry"], topics.error, f"{topics.introspect}/response"]
-    if plan.standby is not None:
+    if plan.sections.standby is not None:
         publish.append(topics.lease)
-    if plan.standby is not None or plan.cluster is not None:
+    if plan.sections.shared:
         publish += [topics.of_node("+"), f"{topics.drain('+')}/response"]
-    shared = (plan.standby is not None or plan.cluster is not None) and plan.keep_state
+    shared = plan.sections.shared and plan.keep_state
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
@@ -62,8 +63,8 @@ def access_of(plan: Plan) -> AccessList:
         publish += _of_root(topics, [*words, *health], any_topic=any(each.name == topics.root for each in asking))
     if convention is not None:
         publish += convention.publishes
-    others = [] if plan.standby is None else [topics.lease, topics.of_node("+")]
-    if plan.standby is not None or plan.cluster is not None:
+    others = [] if plan.sections.standby is None else [topics.lease, topics.of_node("+")]
+    if plan.sections.shared:
         others.append(topics.drain("+"))
     if shared:
         others += filters_of(topics)
@@ -81,7 +82,7 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
     """The topic filters that an app subscribes to outside its own topics: those of its handlers, and of discovery.
     Raises as `access_of`."""
     convention = described_by(plan)
-    subscriptions = [each.topic_filter for each in plan.subscriptions.values() if each.enabled]
+    subscriptions = [each.topic_filter for each in plan.registry.subscriptions.values() if each.enabled]
     if convention is None:
         return tuple(subscriptions)
     births = () if convention.births is None else (convention.births,)
@@ -104,11 +105,11 @@ def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
 
 def hidden_values_of(plan: Plan) -> str | None:
     """A text on devices whose values discovery does not show; None if there are none, or discovery is off."""
-    if plan.discovery is None:
+    if plan.sections.discovery is None:
         return None
     from leadsman.parts.discovery import hidden_values, registered_of
 
-    return hidden_values(registered_of(plan), plan.discovery)
+    return hidden_values(registered_of(plan), plan.sections.discovery)
 
 
 def described_by(plan: Plan) -> "Convention | None":
@@ -119,9 +120,9 @@ def described_by(plan: Plan) -> "Convention | None":
 
 def _described(plan: Plan) -> "tuple[DescribedDevices, Convention] | None":
     """The devices that are described to others, and what does so; None if discovery is off."""
-    if plan.discovery is None:
+    if plan.sections.discovery is None:
         return None
     from leadsman.parts.discovery import convention_of, registered_of
 
     registered = registered_of(plan)
-    return registered, convention_of(plan, plan.discovery, registered)
+    return registered, convention_of(plan, plan.sections.discovery, registered)

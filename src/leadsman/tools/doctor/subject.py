@@ -63,13 +63,13 @@ def of_plan(plan: Plan) -> Subject:
         isinstance(need, ContextDependency) for each in plan.handlers for _, need in each.needs
     )
     return Subject(
-        plan.name,
+        plan.identity.name,
         plan.brokers.primary,
-        plan.client_id,
+        plan.identity.client_id,
         topics,
         published_topics(plan),
         {topic_filter: probes.get(name) for name, topic_filter in plan.filters.items()},
-        frozenset((*plan.telemetries, *plan.sources, *plan.commands)),
+        frozenset(plan.registry.names),
         len({each.name for each in plan.handlers}),
         tuple(resource for adapter in plan.adapters if (resource := adapter.resource) is not None),
         plan.state_directory if keeps else None,
@@ -95,7 +95,7 @@ def published_topics(plan: Plan) -> tuple[str, ...]:
             found |= dict.fromkeys((topics.device_error(reader.name), topics.of(reader.name, "ledger")))
             if reader.delivery.history is not None:
                 found[topics.history(reader.name)] = None
-    for command in plan.commands.values():
+    for command in plan.registry.commands.values():
         if command.enabled:
             found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))
             found[topics.set_result(command.name)] = None

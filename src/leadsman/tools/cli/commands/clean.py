@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
-from leadsman.introspection.registry import About, DeviceRegistry, declared
+from leadsman.introspection.registry import DeviceRegistry, declared
 from leadsman.introspection.retained import APP, FORGETTING, Listed, compare, ours, retained_of
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker, Brokers
@@ -58,12 +58,11 @@ def run(options: argparse.Namespace) -> None:
     plan = app.plan(os.environ)
     devices = declared(app.telemetries, app.sources, app.commands)
     others = {APP if name is None else name: [*topics] for name, topics in describe_topics(plan).items()}
-    if (plan.standby is not None or plan.cluster is not None) and plan.keep_state:
+    if plan.sections.shared and plan.keep_state:
         for name in devices:
             others.setdefault(name, []).append(app.topics.of(name, WORD))
     convention = described_by(plan)
-    about = About(plan.name, plan.version, plan.leadsman, plan.topics, plan.client_id)
-    now = DeviceRegistry(about, devices, others, health=convention is not None and convention.has_health)
+    now = DeviceRegistry(plan.identity, devices, others, health=convention is not None and convention.has_health)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
 
 

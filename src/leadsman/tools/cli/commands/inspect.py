@@ -6,12 +6,11 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
-from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.document import EpochTime, Seconds
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import describe_registration
-from leadsman.introspection.registry import About, app_section, declared
+from leadsman.introspection.registry import app_section, declared
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.introspection.situation import value
 from leadsman.loop.durations import human
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
 
 def registrations(app: App) -> "Introspection":
     """The document of an app that does not run: its registrations."""
-    about = About(app.name, app.version, __version__, app.topics, app.client_id)
+    about = app.setup.identity
     known = declared(app.telemetries, app.sources, app.commands)
     found: dict[str, DeviceSection] = {
         name: {"registrations": [*map(describe_registration, each.registrations)]} for name, each in known.items()

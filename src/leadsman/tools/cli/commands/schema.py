@@ -12,8 +12,7 @@ def run(options: argparse.Namespace) -> None:
     from leadsman.introspection.schema import schemas  # the help does not wait for pydantic
 
     app = load_app(options)
-    sections = app.setup.sections
-    shared = sections.standby is not None or sections.cluster is not None
+    shared = app.setup.sections.shared
     print(json_text(schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, nodes=shared), indent=2))
 
 
