@@ -7,7 +7,7 @@ from typing import Any
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import Item
-from leadsman.mqtt.outbox import MOST_BYTES, MOST_MESSAGES, Dropped, Outbox
+from leadsman.mqtt.outbox import MAX_BYTES, MAX_MESSAGES, Dropped, Outbox
 
 _NUMBER = re.compile(rb'"n":\s*(\d+)')
 
@@ -47,13 +47,13 @@ class Account:
         size: how many messages the outbox holds. The bound of its bytes grows in proportion.
     """
 
-    def __init__(self, size: int = MOST_MESSAGES) -> None:
+    def __init__(self, size: int = MAX_MESSAGES) -> None:
         self._put: dict[str, int] = defaultdict(int)
         self._acknowledged: dict[str, Numbers] = defaultdict(Numbers)
         self._dropped: dict[str, int] = defaultdict(int)
         self._outboxes: list[Outbox] = []
         self._most = 0
-        self._follow(size, MOST_BYTES * size // MOST_MESSAGES)
+        self._follow(size, MAX_BYTES * size // MAX_MESSAGES)
 
     def report(self) -> dict[str, Any]:
         """Readings of each device: the number of the last one that was put, the numbers that the broker did not

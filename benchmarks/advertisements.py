@@ -12,7 +12,7 @@ import psutil
 
 from benchmarks.rows import NONE, Row, note
 from leadsman.adapters.ble import Advertisement, Decoders
-from leadsman.adapters.ble.decoders import MOST_SENSORS, load
+from leadsman.adapters.ble.decoders import MAX_SENSORS, load
 from leadsman.testing import BleTwin
 
 RATE, BURST, SECONDS = 2000, 200, 10
@@ -78,7 +78,7 @@ def memory() -> tuple[float, float, int]:
     decoders, process = Decoders(), psutil.Process()
     gc.collect()
     steps = [process.memory_info().rss]
-    for group in ((sensors(0, MOST_SENSORS),), (sensors(1 << 32, MOST_SENSORS), phones(1 << 40, OTHERS))):
+    for group in ((sensors(0, MAX_SENSORS),), (sensors(1 << 32, MAX_SENSORS), phones(1 << 40, OTHERS))):
         for each in (each for part in group for each in part):
             decoders.decode(each, 1.0)
         gc.collect()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 FEW, MORE = 10, 1000
 INTERVAL, SECONDS = 2.0, 6.0
-LEAST = 8.0
+MIN_BYTES = 8.0
 """Bytes per device of a line that is shown."""
 
 
@@ -36,9 +36,11 @@ def report() -> str:
     few, many = found
     grown = {line: (size - few.get(line, 0)) / MORE for line, size in many.items()}
     lines = [
-        f"| {size:.0f} | {line} |" for line, size in sorted(grown.items(), key=lambda each: -each[1]) if size >= LEAST
+        f"| {size:.0f} | {line} |"
+        for line, size in sorted(grown.items(), key=lambda each: -each[1])
+        if size >= MIN_BYTES
     ]
-    rest = sum(size for size in grown.values() if size < LEAST)
+    rest = sum(size for size in grown.values() if size < MIN_BYTES)
     total = sum(grown.values())
     return "\n".join(
         ["| bytes | line |", "|---|---|", *lines, f"| {rest:.0f} | all others |", f"| **{total:.0f}** | all |"]

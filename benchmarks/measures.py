@@ -27,7 +27,7 @@ os.sched_setaffinity(0, {1})  # brokers inherit it; the job takes the other core
 ROOT = Path(__file__).parent.parent
 RATES = tuple(500 * each for each in (2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 60, 72, 84))
 """Readings a second that are asked for, until much less is delivered."""
-MOST_PER_DEVICE = 100.0
+MAX_RATE_PER_DEVICE = 100.0
 """Readings a second: leadsman polls a device every 10 ms at most, so that higher rates need more devices."""
 WIDE = "max_inflight_messages 1000\n"
 """For mosquitto, whose Receive Maximum is 20 unless it is configured: then a round trip of 20 messages is the limit at
@@ -129,9 +129,9 @@ def memory(side: str, devices: int) -> float:
 def measured(
     side: str, devices: int, rate: float, duration: float, conf: str = "", durability: str = "acked-or-durable"
 ) -> dict[str, float]:
-    """The job's own figures at so many readings a second, of so many devices or more; see `MOST_PER_DEVICE`. `conf` is
-    for mosquitto, `durability` for the outbox of leadsman."""
-    devices = max(devices, math.ceil(rate / MOST_PER_DEVICE))
+    """The job's own figures at so many readings a second, of so many devices or more; see `MAX_RATE_PER_DEVICE`. `conf`
+    is for mosquitto, `durability` for the outbox of leadsman."""
+    devices = max(devices, math.ceil(rate / MAX_RATE_PER_DEVICE))
     with Mosquitto(conf) as broker:
         environment = {**with_state(), "OUTBOX__DURABILITY": durability}
         process = job(side, broker.port, devices, devices / rate, duration, environment=environment)

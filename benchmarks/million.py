@@ -33,7 +33,7 @@ DEVICES = 200
 SETTLING, REPLAYED = 2.0, 30.0
 """Seconds after which the replay goes on evenly; and for which it is watched at most, as long as there is enough of
 it."""
-MOST_OF_IT = 0.8 * ROWS
+MIN_ROWS = 0.8 * ROWS
 PATIENCE = 120.0
 HOUR = 3600
 AFTER_AN_HOUR = 20
@@ -120,7 +120,7 @@ def _run(file: Path | None) -> tuple[float, float, float, float, float, float]:
         backlog = time.perf_counter() - began
         time.sleep(SETTLING)
         first, before, since = len(live), replayed, time.perf_counter()
-        while time.perf_counter() < since + REPLAYED and replayed < MOST_OF_IT:
+        while time.perf_counter() < since + REPLAYED and replayed < MIN_ROWS:
             time.sleep(0.1)
         rate = (replayed - before) / (time.perf_counter() - since)
         ages = [heard.age for heard in live[first:]]

@@ -9,7 +9,7 @@ import time
 import psutil
 
 from benchmarks.ear import Ear
-from benchmarks.measures import CLIENTS, MOST_PER_DEVICE, SIDES, end, highest_rates, job, measured
+from benchmarks.measures import CLIENTS, MAX_RATE_PER_DEVICE, SIDES, end, highest_rates, job, measured
 from benchmarks.rows import NONE, Row, note, ratio_row
 from leadsman.testing import Mosquitto
 
@@ -41,7 +41,7 @@ def overloaded(times: int) -> list[Row]:
 
 def _asked(side: str, rate: float, duration: float) -> dict[str, float]:
     """The job's figures."""
-    devices = max(200, math.ceil(rate / MOST_PER_DEVICE))
+    devices = max(200, math.ceil(rate / MAX_RATE_PER_DEVICE))
     with Mosquitto() as broker:
         process = job(side, broker.port, devices, devices / rate, duration, "stamped")
         out, _ = process.communicate(timeout=2 * duration + 60)

@@ -40,7 +40,7 @@ from benchmarks.held import Held
 from benchmarks.measures import WIDE, highest_rates, job
 from benchmarks.overload import PROBED
 from benchmarks.rows import note
-from leadsman.mqtt.outbox import MOST_MESSAGES
+from leadsman.mqtt.outbox import MAX_MESSAGES
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
 
@@ -157,7 +157,7 @@ class Soak:
 
     def __init__(self, plan: Plan, rate: float) -> None:
         self.plan, self.seconds, self.rate = plan, plan.minutes * 60, rate
-        self.outbox = max(MOST_MESSAGES, round(HELD * rate))
+        self.outbox = max(MAX_MESSAGES, round(HELD * rate))
         self.tally, self.samples = Tally(), list[Sample]()
         self.kills = 0
 

@@ -22,7 +22,7 @@ DEVICES: dict[str, tuple[str, ...]] = {f"meter-{number}": () for number in range
 START = MINUTE
 """Until then the nodes share the devices for the first time."""
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 340, 58, 16, 56, 82
-LEAST, MOST = 0.001, 1000.0
+MIN_SECONDS, MAX_SECONDS = 0.001, 1000.0
 """Seconds at the lower and the upper end of the scale, which is logarithmic."""
 TICKS = ((0.01, "10 ms"), (0.1, "0.1 s"), (1.0, "1 s"), (10.0, "10 s"), (100.0, "100 s"))
 LASTS = 20 * MINUTE
@@ -165,7 +165,7 @@ def _x(at: float) -> float:
 
 
 def _y(seconds: float) -> float:
-    part = math.log(max(seconds, LEAST) / LEAST) / math.log(MOST / LEAST)
+    part = math.log(max(seconds, MIN_SECONDS) / MIN_SECONDS) / math.log(MAX_SECONDS / MIN_SECONDS)
     return HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP)
 
 

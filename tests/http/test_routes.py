@@ -358,7 +358,7 @@ class TestEvents:
         assert (document.status_code, document.content) == (200, b"")
 
     def test_there_is_a_limit_to_them(self, run, monkeypatch):
-        monkeypatch.setattr("leadsman.http.routes.MOST_WATCHERS", 1)
+        monkeypatch.setattr("leadsman.http.routes.MAX_WATCHERS", 1)
 
         async def ask(house):
             async with house.client.stream("GET", "/events") as response:

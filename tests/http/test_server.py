@@ -11,7 +11,7 @@ import pytest
 from tests.http.conftest import house_app, streams
 
 from leadsman.http import routes, server
-from leadsman.introspection.service import MOST_AT_ONCE
+from leadsman.introspection.service import MAX_LARGE_ANSWERS
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.mosquitto import free_port
@@ -175,7 +175,7 @@ def test_a_head_that_is_too_large_is_refused_also_if_it_arrives_at_once(run, tex
 
 
 def test_many_slow_connections_keep_nobody_out(run, monkeypatch):
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 16)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 16)
 
     async def crowd(house):
         slow = [await house.raw(b"GET / HTTP/1.1\r\n") for _ in range(300)]
@@ -194,7 +194,7 @@ def test_many_slow_connections_keep_nobody_out(run, monkeypatch):
 
 @pytest.mark.slow
 def test_connections_that_come_at_once_each_make_room_for_one(run, monkeypatch):
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 8)
 
     async def crowd(house):
         slow = await asyncio.gather(*(house.raw() for _ in range(30)))
@@ -207,7 +207,7 @@ def test_connections_that_come_at_once_each_make_room_for_one(run, monkeypatch):
 
 
 def test_a_new_connection_is_served_although_others_were_served_before(run, monkeypatch):
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
     request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     async def crowd(house):
@@ -300,14 +300,14 @@ def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_
 
     async def crowd(house):
         async with contextlib.AsyncExitStack() as clients:
-            for _ in range(MOST_AT_ONCE):
+            for _ in range(MAX_LARGE_ANSWERS):
                 await clients.enter_async_context(unread(house, "/introspect"))
             refused = [await house.get(path) for path in LARGE]
             others = [(await house.get(path)).status_code for path in ("/healthz", "/introspect/boiler")]
         await wait_for_room(house)
         monkeypatch.setattr(routes, "SEND_TIMEOUT", 0.2)
         async with contextlib.AsyncExitStack() as clients:
-            for _ in range(MOST_AT_ONCE):
+            for _ in range(MAX_LARGE_ANSWERS):
                 await clients.enter_async_context(unread(house, "/introspect"))
             monkeypatch.setattr(routes, "SEND_TIMEOUT", 1000)  # of those that begin from now on
             await wait_for_room(house)

@@ -16,7 +16,7 @@ from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 
 Jpeg = Annotated[bytes, Content("image/jpeg", limit=1000)]
-LARGEST = 1_000_000
+MAX_CONTENT_BYTES = 1_000_000
 """Bytes of a content, at most."""
 PICTURES = [b"\xff\xd8one", b"\xff\xd8one", b"\xff\xd8two"]
 
@@ -135,7 +135,7 @@ def test_what_makes_no_sense_for_bytes_is_refused_at_registration(kind, options,
         ({"content_type": "image/"}, InvalidValue),
         ({"content_type": 5}, InvalidType),
         ({"content_type": "image/png", "limit": 0}, InvalidValue),
-        ({"content_type": "image/png", "limit": LARGEST + 1}, InvalidValue),
+        ({"content_type": "image/png", "limit": MAX_CONTENT_BYTES + 1}, InvalidValue),
         ({"content_type": "image/png", "limit": True}, InvalidType),
         ({"content_type": "image/png", "limit": 1.5}, InvalidType),
     ],
@@ -176,11 +176,11 @@ def test_of_pictures_that_wait_one_arrives_and_displaces_no_reading(harness):
 
 
 def test_the_largest_content_passes_the_outbox(harness):
-    running = harness(camera(b"x" * LARGEST, kind=Annotated[bytes, Content("image/jpeg")]))
+    running = harness(camera(b"x" * MAX_CONTENT_BYTES, kind=Annotated[bytes, Content("image/jpeg")]))
 
     running.run("1s")
 
-    assert [len(each) for each in payloads(running)] == [LARGEST]
+    assert [len(each) for each in payloads(running)] == [MAX_CONTENT_BYTES]
 
 
 def test_introspection_and_the_schema_say_what_the_bytes_are(harness):
@@ -192,7 +192,7 @@ def test_introspection_and_the_schema_say_what_the_bytes_are(harness):
 
     answer = running.broker.messages("app/introspect/response")[0]
     (registered,) = answer.json["data"]["devices"]["d"]["registrations"]
-    assert registered["content"] == {"content_type": "image/jpeg", "limit": LARGEST, "topic": "content"}
+    assert registered["content"] == {"content_type": "image/jpeg", "limit": MAX_CONTENT_BYTES, "topic": "content"}
     topics = schemas(app.topics, app.telemetries, {})["topics"]
     assert topics["app/d/content"]["contentMediaType"] == "image/jpeg"
     assert set(topics["app/d/state"]["properties"]) == {"content_type", "size", "sha256"}

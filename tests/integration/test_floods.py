@@ -19,11 +19,11 @@ from leadsman.testing import MemoryBroker
 
 MESSAGES = int(os.environ.get("FLOOD_MESSAGES", "400"))
 """To each topic. At night there are more."""
-MOST_LINES = 24
+MAX_LINES = 24
 """In the log, about the flood of one topic."""
-LARGEST = 2**20
+MAX_BYTES = 2**20
 """Bytes that a flood may leave behind."""
-MOST_READ = 32 * 2**20
+MAX_READ_BYTES = 32 * 2**20
 """Bytes of memory that a start takes, whatever the broker keeps."""
 TTL = 3.0
 
@@ -181,9 +181,9 @@ def test_no_inbound_topic_fills_the_log_or_the_memory_or_delays_polls(way, flood
         flooded.broker.log.clear()
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert len(lines) <= MOST_LINES, (topic, lines[:: len(lines) // 10])
+        assert len(lines) <= MAX_LINES, (topic, lines[:: len(lines) // 10])
         assert readings >= 10, topic
-        assert held < LARGEST, (topic, held)
+        assert held < MAX_BYTES, (topic, held)
 
 
 def flood(flooded, topic):
@@ -247,8 +247,8 @@ def test_what_anybody_retained_fills_neither_the_log_nor_the_memory_of_the_next_
     second.run(59.1)
     second.stop()
 
-    assert held < MOST_READ
-    assert len(caplog.records) <= MOST_LINES
+    assert held < MAX_READ_BYTES
+    assert len(caplog.records) <= MAX_LINES
     assert second.readings() >= 59
     left = {topic for topic in second.broker.retained if topic.endswith("/config")}
     assert size > 10 or not [topic for topic in left if "ghost" in topic]

@@ -16,7 +16,7 @@ from leadsman.introspection.document import Answer, CommandResult, Introspection
 from leadsman.introspection.pages import ENVELOPE, MAX_PAGE_BYTES, merge
 from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
-from leadsman.introspection.service import MOST_AT_ONCE
+from leadsman.introspection.service import MAX_LARGE_ANSWERS
 from leadsman.monitoring.document import FaultMessage, OutageMessage, Status
 from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import Outages, Scripted, fail
@@ -343,7 +343,7 @@ def test_a_wrong_name_among_many_is_compared_with_a_few_names_only(harness):
 
 def test_more_than_a_few_large_answers_at_once_are_refused(harness):
     running = crowd(harness, 1500)
-    for _ in range(MOST_AT_ONCE + 1):
+    for _ in range(MAX_LARGE_ANSWERS + 1):
         running.broker.send("house/introspect", b"", response_topic="house/tools/me")
     running.run(30)
 
@@ -351,7 +351,7 @@ def test_more_than_a_few_large_answers_at_once_are_refused(harness):
     refused = [answer for answer in answers if answer["status"] == "error"]
     assert len(refused) == 1
     assert "ask again in a few seconds" in refused[0]["error"]
-    assert sum(len(answer["data"]["devices"]) for answer in answers if answer["data"]) == 1500 * MOST_AT_ONCE
+    assert sum(len(answer["data"]["devices"]) for answer in answers if answer["data"]) == 1500 * MAX_LARGE_ANSWERS
     assert len(pages_of(running)) > len(answers), "later ones are answered again"
 
 

@@ -153,7 +153,7 @@ def test_a_poll_while_the_earlier_call_still_hangs_is_missed_by_that_handler_alo
 
 
 def test_if_all_threads_hang_a_poll_fails_with_the_names_of_those_that_have_them(harness, blocking, monkeypatch):
-    monkeypatch.setattr(handler_calls, "MOST_THREADS", 3)
+    monkeypatch.setattr(handler_calls, "MAX_THREADS", 3)
     app, hanging = App("app"), [blocking() for _ in range(3)]
     for n, each in enumerate(hanging):
         app.add_telemetry(f"hangs{n}", each, interval="1m", spread=0)

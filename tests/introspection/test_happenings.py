@@ -12,12 +12,12 @@ from leadsman import events
 from leadsman.introspection.document import Happening
 from leadsman.introspection.watching import (
     KEPT_BYTES,
-    LONGEST_TEXT,
+    MAX_FIELDS,
     MAX_HAPPENING_BYTES,
     MAX_HAPPENINGS,
-    MOST_FIELDS,
-    MOST_WAITING,
-    MOST_WAITING_BYTES,
+    MAX_TEXT_CHARS,
+    MAX_WAITING,
+    MAX_WAITING_BYTES,
     Happenings,
     happening,
     small_fields,
@@ -65,7 +65,7 @@ def reading(number):
 
 def large_reading(number):
     """A reading of a few thousand bytes."""
-    texts = {f"text{name}": "x" * LONGEST_TEXT for name in range(MOST_FIELDS - 1)}
+    texts = {f"text{name}": "x" * MAX_TEXT_CHARS for name in range(MAX_FIELDS - 1)}
     return reading(1000 + number)._replace(fields={"n": 1000 + number} | texts)
 
 
@@ -170,7 +170,7 @@ def test_a_happening_that_is_too_large_keeps_its_type_time_and_device():
 
 
 def test_a_watcher_for_whom_too_many_bytes_wait_is_cut_off():
-    count = MOST_WAITING_BYTES // len(happening_of(large_reading(0))) + 1
+    count = MAX_WAITING_BYTES // len(happening_of(large_reading(0))) + 1
 
     async def watch():
         happenings = Happenings(1)
@@ -179,7 +179,7 @@ def test_a_watcher_for_whom_too_many_bytes_wait_is_cut_off():
         for number in range(count):
             happenings.on_reading(large_reading(number))
             taken += len(await quick.take(0.01))
-        return await slow.take(0.01), taken == count < MOST_WAITING, happenings.watchers
+        return await slow.take(0.01), taken == count < MAX_WAITING, happenings.watchers
 
     assert asyncio.run(watch()) == (None, True, 1)
 
@@ -189,12 +189,12 @@ def test_a_watcher_that_is_too_slow_is_cut_off_and_the_others_are_not():
         happenings = Happenings(1)
         slow, quick = happenings.watch(), happenings.watch()
         taken = 0
-        for number in range(MOST_WAITING + 1):
+        for number in range(MAX_WAITING + 1):
             happenings.on_reading(reading(number))
             taken += len(await quick.take(0.01))
         return await slow.take(0.01), taken, happenings.watchers
 
-    assert asyncio.run(watch()) == (None, MOST_WAITING + 1, 1)
+    assert asyncio.run(watch()) == (None, MAX_WAITING + 1, 1)
 
 
 def test_a_watcher_waits_for_what_happens_and_ends_when_it_is_closed():
@@ -211,11 +211,11 @@ def test_a_watcher_waits_for_what_happens_and_ends_when_it_is_closed():
 
 
 def test_a_reading_is_shown_without_what_is_large():
-    fields = {"n": 1, "on": True, "none": None, "word": "eco", "text": "x" * (LONGEST_TEXT + 1)}
-    events = [{"summary": "Paper", "notes": "x" * (LONGEST_TEXT + 1)}, {"summary": "Glass", "notes": None}]
+    fields = {"n": 1, "on": True, "none": None, "word": "eco", "text": "x" * (MAX_TEXT_CHARS + 1)}
+    events = [{"summary": "Paper", "notes": "x" * (MAX_TEXT_CHARS + 1)}, {"summary": "Glass", "notes": None}]
 
     assert small_fields(fields) == {"n": 1, "on": True, "none": None, "word": "eco"}
     assert small_fields({"events": events}) == {"events": [{"summary": "Paper"}, {"summary": "Glass", "notes": None}]}
-    assert len(small_fields({"list": list(range(100))})["list"]) == MOST_FIELDS
+    assert len(small_fields({"list": list(range(100))})["list"]) == MAX_FIELDS
     assert small_fields({"deep": [[[[[1]]]]]}) == {"deep": [[[]]]}
-    assert len(small_fields({str(number): number for number in range(100)})) == MOST_FIELDS
+    assert len(small_fields({str(number): number for number in range(100)})) == MAX_FIELDS

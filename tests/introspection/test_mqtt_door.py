@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from leadsman import App
-from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY
-from leadsman.mqtt.answers import EXPIRY, MOST_WARNED
+from leadsman.introspection.service import MAX_ANSWERS, MAX_LARGE_ANSWERS
+from leadsman.mqtt.answers import EXPIRY, MAX_WARNED_DEVICES
 from leadsman.testing import Scripted, fail
 
 DEVICES = 1000
@@ -102,14 +102,14 @@ def test_the_pages_of_an_answer_wait_for_room_and_go_on_once_there_is_room(harne
 
 def test_answers_are_given_up_with_their_receiver_and_make_room_for_the_next_ones(harness):
     asked = Asked(harness)
-    for _ in range(MOST_AT_ONCE):
+    for _ in range(MAX_LARGE_ANSWERS):
         asked.broker.freeze()
         asked.send()
         asked.run(EXPIRY + 1)
         asked.broker.thaw()
         asked.run(60)
     late = len(asked.answers)
-    assert late < 5 * MOST_AT_ONCE, "of ten pages each, what was in flight arrives"
+    assert late < 5 * MAX_LARGE_ANSWERS, "of ten pages each, what was in flight arrives"
 
     asked.send()
     asked.run(5)
@@ -130,7 +130,7 @@ def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait(har
     answers = asked.answers
     assert sorted(answer["transaction"] for answer in answers) == list(range(10_000))
     refused = [answer["error"] for answer in answers if answer["status"] == "error"]
-    assert set(refused) == {f"{MOST_UNDER_WAY} answers are under way; ask again in a few seconds"}
+    assert set(refused) == {f"{MAX_ANSWERS} answers are under way; ask again in a few seconds"}
 
 
 def test_requests_of_all_kinds_wait_for_room_and_those_that_waited_too_long_are_refused_with_their_transaction(harness):
@@ -222,14 +222,14 @@ class TestPolls:
         assert "release it first" in refused["error"]
 
     def test_retained_requests_are_ignored_and_logged_once_for_each_device(self, harness, caplog):
-        asked = Asked(harness, devices=MOST_WARNED + 5)
-        for number in range(MOST_WARNED + 5):
+        asked = Asked(harness, devices=MAX_WARNED_DEVICES + 5)
+        for number in range(MAX_WARNED_DEVICES + 5):
             for _ in range(2):
                 asked.broker.send(f"house/d{number}/get", b"", retain=True)
         asked.run(5)
 
-        assert len(asked.sensor.calls) == MOST_WARNED + 5
-        assert len([text for text in caplog.messages if "retained request" in text]) == MOST_WARNED
+        assert len(asked.sensor.calls) == MAX_WARNED_DEVICES + 5
+        assert len([text for text in caplog.messages if "retained request" in text]) == MAX_WARNED_DEVICES
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from leadsman import App
 from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry, declared
-from leadsman.introspection.registry_publication import MOST_WAITING, PAGE_TIMEOUT, RegistryPublication
+from leadsman.introspection.registry_publication import MAX_OUTBOX_BYTES, PAGE_TIMEOUT, RegistryPublication
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Identity, Topics
 from leadsman.runtime.other_topics import OtherTopics
@@ -47,7 +47,7 @@ def test_the_registry_is_made_and_published_in_slices():
 
 def test_the_registry_waits_for_room_but_not_for_ever():
     house = House()
-    house.outbox.bytes = MOST_WAITING + 1
+    house.outbox.bytes = MAX_OUTBOX_BYTES + 1
     for pause in house.publication.publish():
         house.now += pause
 

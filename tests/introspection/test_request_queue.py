@@ -11,9 +11,9 @@ from leadsman import Received
 from leadsman.errors import Busy, PayloadError
 from leadsman.introspection import request_queue
 from leadsman.introspection.request_queue import (
+    MAX_BYTES,
     MAX_REQUEST_AGE,
     MAX_REQUESTS,
-    MOST_BYTES,
     REQUESTS_PER_TURN,
     RequestQueue,
 )
@@ -135,12 +135,12 @@ def test_the_payloads_that_wait_are_bounded_too():
     door = Door()
     door.full = True
     for number in range(65):
-        door.add(number, b"x" * (MOST_BYTES // 64 - 200))
+        door.add(number, b"x" * (MAX_BYTES // 64 - 200))
     assert [topic for topic, _ in door.refused] == [64]
 
     door.full = False
     door.end()
-    door.add(65, b"x" * (MOST_BYTES // 64))
+    door.add(65, b"x" * (MAX_BYTES // 64))
     assert door.handled == [*range(64), 65]
 
 
@@ -159,8 +159,7 @@ def test_whatever_a_request_carries_it_counts_while_it_waits(requests):
 
     kept = [waiting.received for waiting in door.queue._waiting]
     assert (
-        sum(sys.getsizeof(part) for each in kept for part in each if part is not False)
-        <= MOST_BYTES + 16 * MAX_REQUESTS
+        sum(sys.getsizeof(part) for each in kept for part in each if part is not False) <= MAX_BYTES + 16 * MAX_REQUESTS
     )
 
 

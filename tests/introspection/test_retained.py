@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from leadsman.introspection.retained import (
     APP,
-    MOST_ELSEWHERE,
-    MOST_PAGES,
+    MAX_FOREIGN_TOPICS,
+    MAX_PAGES,
     RETAINED,
     Listed,
     Retained,
@@ -77,7 +77,7 @@ def test_a_page_of_another_app_is_passed_over():
         ("house/registry", b"\xff"),
         ("house/registry/1", b'{"devices":{}}'),
         ("house/registry/x", b'{"devices":{}}'),
-        (f"house/registry/{MOST_PAGES + 1}", b'{"devices":{}}'),
+        (f"house/registry/{MAX_PAGES + 1}", b'{"devices":{}}'),
         ("house/registry/" + "9" * 5000, b'{"devices":{}}'),
         ("house/registry/2/x", b'{"devices":{}}'),
     ],
@@ -217,6 +217,6 @@ def test_whatever_a_registry_says_nothing_of_other_programs_is_listed(page, kept
 
 
 def test_the_topics_elsewhere_that_are_looked_at_are_bounded():
-    topics = [f"{place}/device/house/a/config" for place in range(MOST_ELSEWHERE + 1)]
+    topics = [f"{place}/device/house/a/config" for place in range(MAX_FOREIGN_TOPICS + 1)]
 
-    assert len(listed({**HEAD, "devices": {}, "others": topics}).elsewhere) == MOST_ELSEWHERE
+    assert len(listed({**HEAD, "devices": {}, "others": topics}).elsewhere) == MAX_FOREIGN_TOPICS

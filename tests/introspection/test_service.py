@@ -13,7 +13,7 @@ from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.registry import LIST_SLICE, DeviceRegistry, declared
 from leadsman.introspection.sections import Introspected, Sections
-from leadsman.introspection.service import DEVICES_PER_TURN, MOST_AT_ONCE, MOST_UNDER_WAY, PollResult, Service
+from leadsman.introspection.service import DEVICES_PER_TURN, MAX_ANSWERS, MAX_LARGE_ANSWERS, PollResult, Service
 from leadsman.loop.clock import Clock
 from leadsman.mqtt.topics import Identity, Topics
 from leadsman.readings.reading import Reading
@@ -146,7 +146,7 @@ def test_the_registry_is_made_in_slices():
 
 def test_a_large_document_is_refused_while_too_many_are_under_way():
     service = House().service
-    blocks = [service.under_way() for _ in range(MOST_AT_ONCE)]
+    blocks = [service.under_way() for _ in range(MAX_LARGE_ANSWERS)]
     for block in blocks:
         block.__enter__()
     with pytest.raises(Busy, match="ask again"):
@@ -160,7 +160,7 @@ def test_a_large_document_is_refused_while_too_many_are_under_way():
 
 
 @pytest.mark.parametrize(
-    ("devices", "most"), [(DEVICES_PER_TURN, MOST_UNDER_WAY), (DEVICES_PER_TURN + 1, MOST_AT_ONCE)]
+    ("devices", "most"), [(DEVICES_PER_TURN, MAX_ANSWERS), (DEVICES_PER_TURN + 1, MAX_LARGE_ANSWERS)]
 )
 def test_answers_about_all_devices_are_few_at_a_time_where_there_are_many(devices, most):
     service, blocks = House(devices).service, []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leadsman.event_bus import EventBus
 from leadsman.events import PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
-from leadsman.introspection.watching import KEPT_VALUES, MOST_SERIES, RecentValues, Watching
+from leadsman.introspection.watching import KEPT_VALUES, MAX_SERIES, RecentValues, Watching
 from leadsman.loop.clock import system_clock
 from leadsman.loop.timers import Timers
 from leadsman.readings.reading import Reading
@@ -37,7 +37,7 @@ def test_only_the_first_fields_have_their_values_kept():
     recent = RecentValues()
     recent.on_reading(reading(1.0, **{f"f{number}": number for number in range(10)}))
 
-    assert list(recent.look("d")["series"]) == [f"f{number}" for number in range(MOST_SERIES)]
+    assert list(recent.look("d")["series"]) == [f"f{number}" for number in range(MAX_SERIES)]
     assert len(recent.look("d")["fields"]) == 10
 
 

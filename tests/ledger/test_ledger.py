@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leadsman.ledger.ledger import (
     CAUSES,
     DISPOSITIONS,
-    MOST_GAPS,
+    MAX_GAPS,
     PERIODS,
     READ,
     SAME,
@@ -132,7 +132,7 @@ def test_a_gap_begins_with_a_slot_without_a_reading_and_ends_with_the_next_readi
     assert all(gap.until is not None for gap in gaps[:-1])
     assert [gap.since for gap in gaps] == sorted(gap.since for gap in gaps)
     assert all(before.until <= after.since for before, after in itertools.pairwise(gaps))
-    if len(ledger.gaps()) < MOST_GAPS:
+    if len(ledger.gaps()) < MAX_GAPS:
         lost = sum(count for word, count in total(ledger.periods()).items() if word in LOST)
         assert sum(sum(gap.slots.values()) for gap in gaps) == lost
 
@@ -140,7 +140,7 @@ def test_a_gap_begins_with_a_slot_without_a_reading_and_ends_with_the_next_readi
 @given(STEPS)
 def test_gaps_of_one_cause_that_follow_each_other_within_a_second_are_one_gap(steps):
     apart, close = (played(steps, tick)[0] for tick in (1.0, 0.25))
-    if len(apart.gaps()) == MOST_GAPS:
+    if len(apart.gaps()) == MAX_GAPS:
         return
     expected = []
     for gap in (gap for gap in apart.gaps() if gap.cause != "dropped"):
@@ -275,7 +275,7 @@ def test_history_is_bounded():
         ledger.begin(hour * 3600.0, hour * 3600.0)
 
     assert len(list(ledger.periods())) == PERIODS + 1
-    assert len(ledger.gaps()) == MOST_GAPS
+    assert len(ledger.gaps()) == MAX_GAPS
     assert {gap.cause for gap in ledger.gaps()} == {"failed"}
 
 
@@ -299,7 +299,7 @@ def test_each_reading_that_is_lost_is_in_a_gap_with_a_cause(steps):
     ledger, *_ = played(steps)
     lost = {word: count for word, count in total(ledger.periods()).items() if word not in (*READ, "disabled")}
 
-    if len(ledger.gaps()) < MOST_GAPS:
+    if len(ledger.gaps()) < MAX_GAPS:
         assert sum((Counter(gap.slots) for gap in ledger.gaps()), Counter()) == lost
     assert {gap.cause for gap in ledger.gaps()} <= set(CAUSES)
 

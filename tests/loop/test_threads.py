@@ -62,7 +62,7 @@ def test_giving_up_a_call_that_waits_or_has_ended_changes_nothing():
 
 def test_too_many_blocked_threads_are_refused_with_what_to_do():
     worker, release = Worker("handlers"), threading.Event()
-    for _ in range(workers.MOST_STUCK):
+    for _ in range(workers.MAX_STUCK_THREADS):
         blocked = worker.submit(release.wait)
         while worker._current is not blocked:
             time.sleep(0.001)
@@ -87,7 +87,7 @@ def test_to_thread_gets_a_daemon_thread_per_call_that_nobody_waits_for():
 
 def test_too_many_blocked_calls_are_refused_with_what_blocks():
     executor, release = DaemonExecutor(), threading.Event()
-    for _ in range(workers.MOST_THREADS - 1):
+    for _ in range(workers.MAX_THREADS - 1):
         executor.submit(release.wait)
 
     async def wait():
@@ -110,7 +110,7 @@ def test_a_machine_that_has_no_thread_for_the_moment_gives_one_later(monkeypatch
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    for _ in range(workers.MOST_THREADS + 1):
+    for _ in range(workers.MAX_THREADS + 1):
         with pytest.raises(DeviceUnavailable, match="no thread for leadsman call: can't start new thread"):
             executor.submit(int)
         with pytest.raises(DeviceUnavailable, match="no thread for leadsman bus"):
@@ -198,7 +198,7 @@ def test_a_worker_that_is_renewed_again_and_again_leaves_no_more_blocked_threads
         began.release()
         release.wait(60)
 
-    for _ in range(workers.MOST_STUCK):
+    for _ in range(workers.MAX_STUCK_THREADS):
         future = worker.submit(hang)
         assert began.acquire(timeout=60)
         worker.give_up(future)

@@ -27,8 +27,8 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.monitoring.event_log import LONG_OUTAGE_SECONDS, MOST_REASONS, REMIND, Log, on_reading
-from leadsman.text.log_lines import MOST_LINES, Lines
+from leadsman.monitoring.event_log import LONG_OUTAGE_SECONDS, MAX_REASONS, REMIND, Log, on_reading
+from leadsman.text.log_lines import MAX_LINES, Lines
 
 FULL = OSError(28, "No space left on device")
 
@@ -87,7 +87,7 @@ def test_a_broker_with_a_new_reason_each_time_has_a_bounded_log(log, caplog):
     for number in range(500):
         log.observe(down(number, f"error {number}"))
 
-    assert len(caplog.messages) == MOST_REASONS
+    assert len(caplog.messages) == MAX_REASONS
 
 
 def test_a_broker_that_comes_and_goes_has_three_outages_in_the_log_then_a_count(caplog):
@@ -215,8 +215,8 @@ def test_a_circuit_that_flaps_has_bounded_lines_and_the_rest_is_counted(log, cap
         log.observe(circuit("closed", at + 0.5))
     log.observe(circuit("open", 120.0))
 
-    assert len(caplog.messages) == MOST_LINES + 1
-    assert caplog.messages[-1].endswith(f"({40 - MOST_LINES} lines about it left out before this one)")
+    assert len(caplog.messages) == MAX_LINES + 1
+    assert caplog.messages[-1].endswith(f"({40 - MAX_LINES} lines about it left out before this one)")
 
 
 def test_a_device_that_says_goodbye_at_each_poll_has_a_line_an_hour_and_one_for_each_other_reason(log, caplog):
@@ -355,8 +355,8 @@ def test_drops_that_go_on_for_a_day_are_told_in_some_thirty_lines(caplog):
 def test_lines_about_a_device_are_bounded_in_a_minute_and_the_next_one_counts_the_rest():
     lines = Lines()
 
-    first = [lines.left_out("d", at) for at in range(MOST_LINES + 5)]
+    first = [lines.left_out("d", at) for at in range(MAX_LINES + 5)]
 
-    assert first == [0] * MOST_LINES + [None] * 5
+    assert first == [0] * MAX_LINES + [None] * 5
     assert lines.left_out("other", 20) == 0
     assert [lines.left_out("d", 61), lines.left_out("d", 62)] == [5, 0]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.monitoring.log_format import MOST_NAME, JournalHandler, entry, field_name
+from leadsman.monitoring.log_format import MAX_FIELD_NAME_CHARS, JournalHandler, entry, field_name
 
 
 def fields_in(datagram):
@@ -35,7 +35,7 @@ def test_the_journal_takes_the_name_of_each_field(name):
 
     assert found.startswith("LEADSMAN_")
     assert set(found) <= {*string.ascii_uppercase, *string.digits, "_"}
-    assert len(found) <= MOST_NAME
+    assert len(found) <= MAX_FIELD_NAME_CHARS
 
 
 class Kept(logging.Handler):

@@ -14,7 +14,7 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.monitoring.trace import LONGEST_TRACEBACK, Trace
+from leadsman.monitoring.trace import MAX_TRACEBACK_CHARS, Trace
 
 AWAY = OSError("away")
 BEGAN = 1_000.0
@@ -145,7 +145,7 @@ def test_rows_are_chosen_by_device_time_and_number(trace):
 
 
 def test_rows_of_a_device_with_the_same_traceback_share_its_text(trace):
-    """A row is 150 bytes, its traceback up to `LONGEST_TRACEBACK` characters, and there are 4,096 rows."""
+    """A row is 150 bytes, its traceback up to `MAX_TRACEBACK_CHARS` characters, and there are 4,096 rows."""
     first, well, second = seen(trace, failed_call(1), taken(2), failed_call(3))
     other = seen(trace, failed_call(4, error=OSError("full")))[-1]
 
@@ -165,6 +165,6 @@ def test_a_traceback_is_bounded_and_keeps_its_end_and_no_control_character(trace
     except ValueError as error:
         (row,) = seen(trace, failed_call(1, error=error))
 
-    assert len(row.traceback) <= LONGEST_TRACEBACK + 100
+    assert len(row.traceback) <= MAX_TRACEBACK_CHARS + 100
     assert row.traceback.splitlines()[-1].startswith("ValueError: the \\x1b[2J end")
     assert "\x1b" not in row.traceback

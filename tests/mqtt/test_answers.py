@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from leadsman import Received
 from leadsman.errors import PayloadError
 from leadsman.mqtt.answers import (
-    LARGEST_CORRELATION,
-    MOST_BYTES,
-    MOST_DEPTH,
+    MAX_CORRELATION_BYTES,
+    MAX_DEPTH,
+    MAX_REQUEST_BYTES,
     answer_anyway,
     answer_request,
     answer_to,
@@ -42,7 +42,7 @@ def test_whatever_comes_is_a_value_that_can_be_answered_with_or_a_named_error(pa
 def test_depth_has_one_bound_for_lists_and_objects(depth):
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         payload = opening * depth + b"1" + closing * depth
-        if depth <= MOST_DEPTH:
+        if depth <= MAX_DEPTH:
             decode(payload)
         else:
             with pytest.raises(PayloadError, match="nested deeper"):
@@ -50,9 +50,9 @@ def test_depth_has_one_bound_for_lists_and_objects(depth):
 
 
 def test_a_payload_of_the_largest_size_is_read_and_one_byte_more_is_not():
-    assert decode(b"x" * MOST_BYTES) == ("x" * MOST_BYTES, None)
+    assert decode(b"x" * MAX_REQUEST_BYTES) == ("x" * MAX_REQUEST_BYTES, None)
     with pytest.raises(PayloadError, match="are allowed"):
-        decode(b"x" * (MOST_BYTES + 1))
+        decode(b"x" * (MAX_REQUEST_BYTES + 1))
 
 
 @pytest.mark.parametrize("payload", [b'{"on": false, "on": true}', b'[{"a": {"on": 1, "b": 2, "on": 1}}]'])
@@ -94,9 +94,9 @@ def test_an_answer_goes_nowhere_but_below_the_prefix(topic):
 
 
 def test_correlation_data_has_a_largest_size():
-    answer_to(request(response_topic="house/me", correlation=b"x" * LARGEST_CORRELATION), TOPICS, {})
+    answer_to(request(response_topic="house/me", correlation=b"x" * MAX_CORRELATION_BYTES), TOPICS, {})
     with pytest.raises(PayloadError, match="send at most"):
-        answer_to(request(response_topic="house/me", correlation=b"x" * (LARGEST_CORRELATION + 1)), TOPICS, {})
+        answer_to(request(response_topic="house/me", correlation=b"x" * (MAX_CORRELATION_BYTES + 1)), TOPICS, {})
 
 
 def test_a_request_without_a_response_topic_is_answered_below_its_own():
@@ -104,7 +104,7 @@ def test_a_request_without_a_response_topic_is_answered_below_its_own():
     assert answer_anyway(request(correlation=b"1"), TOPICS, {}, others(), WALL).correlation == b"1"
 
 
-@pytest.mark.parametrize("bad", [{"response_topic": "elsewhere"}, {"correlation": b"x" * (LARGEST_CORRELATION + 1)}])
+@pytest.mark.parametrize("bad", [{"response_topic": "elsewhere"}, {"correlation": b"x" * (MAX_CORRELATION_BYTES + 1)}])
 def test_a_request_that_asks_for_an_impossible_answer_is_answered_below_its_own_topic(bad, caplog):
     message = answer_anyway(request(**{"response_topic": "house/me"} | bad), TOPICS, {}, others(), WALL)
 

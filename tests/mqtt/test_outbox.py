@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.message_state import IN_FLIGHT, REPEATED
-from leadsman.mqtt.outbox import MOST_BEFORE, Dropped, Outbox, Standing
+from leadsman.mqtt.outbox import MAX_TOPICS_BEFORE, Dropped, Outbox, Standing
 from leadsman.mqtt.send_window import RetainedMessages
 
 
@@ -694,7 +694,7 @@ def test_a_topic_that_pauses_has_no_place_and_says_until_when():
 
 
 def test_the_place_among_very_many_topics_is_not_looked_for():
-    outbox = filled(*(reading(f"t{number}", 5.0) for number in range(MOST_BEFORE + 2)))
+    outbox = filled(*(reading(f"t{number}", 5.0) for number in range(MAX_TOPICS_BEFORE + 2)))
 
-    assert outbox.standing(f"t{MOST_BEFORE}").before == MOST_BEFORE
-    assert outbox.standing(f"t{MOST_BEFORE + 1}").before is None
+    assert outbox.standing(f"t{MAX_TOPICS_BEFORE}").before == MAX_TOPICS_BEFORE
+    assert outbox.standing(f"t{MAX_TOPICS_BEFORE + 1}").before is None

@@ -19,7 +19,7 @@ from leadsman_rigs.examples import examples
 FEW, MANY = 10, 10_000
 ROUNDS = 100
 """Each operation is done so many times, since one of many may tidy up after all of them."""
-MOST = 1000
+MAX_MORE_STEPS = 1000
 """Steps of an operation that may be added to those among few: a tenth of what one look at all that waits takes."""
 OURS = place.__file__.partition("/mqtt/")[0]
 
@@ -342,7 +342,7 @@ def costs(kind, waiting, **how):
 def test_no_operation_looks_at_all_that_waits(kind, apart):
     few, many = (costs(kind, number, apart=apart) for number in (FEW, MANY))
 
-    assert {name: (cost, many[name]) for name, cost in few.items() if many[name] > 4 * cost + MOST} == {}
+    assert {name: (cost, many[name]) for name, cost in few.items() if many[name] > 4 * cost + MAX_MORE_STEPS} == {}
 
 
 @settings(max_examples=examples(5), suppress_health_check=list(HealthCheck))
@@ -363,7 +363,7 @@ def test_no_operation_looks_at_all_that_waits_whatever_was_done_before(kind, apa
 
     few, many = cost(FEW), cost(MANY)
 
-    assert many <= 4 * few + MOST
+    assert many <= 4 * few + MAX_MORE_STEPS
 
 
 def test_each_operation_of_the_queues_is_counted():

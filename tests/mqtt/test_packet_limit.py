@@ -8,13 +8,13 @@ from leadsman import Broker
 from leadsman.errors import BrokerError
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt import aiomqtt_client
-from leadsman.mqtt.connection import LARGEST_PACKET, Connect
+from leadsman.mqtt.connection import MAX_PACKET_BYTES, Connect
 from leadsman_rigs.byte_broker import CONNACK, ByteBroker, Line
 from leadsman_rigs.one_connection import Hooks
 
 HUGE = 100 * 2**20
 """Bytes that a broker tries to send."""
-MOST = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 """Bytes that it may get rid of until it notices: what two systems keep on the way."""
 WAYS = [("mqtt", "3.1.1"), ("mqtt", "5.0"), ("ws", "3.1.1"), ("ws", "5.0")]
 
@@ -32,7 +32,7 @@ def published(length, quality=1):
     return fixed(0x30 | quality << 1, length) + b"\x00\x07house/x" + b"\x00\x07"
 
 
-def connecting(broker, scheme, protocol, scenario=None, largest=LARGEST_PACKET):
+def connecting(broker, scheme, protocol, scenario=None, largest=MAX_PACKET_BYTES):
     """Connect, run `scenario(hooks)`, and return what was heard."""
 
     async def run():
@@ -62,10 +62,10 @@ def test_a_connack_without_end_is_given_up_as_soon_as_its_length_is_known(scheme
         lines.append(line := Line(peer, scheme))
         line.send(fixed(0x20, HUGE), HUGE)
 
-    with ByteBroker(broker) as server, pytest.raises(BrokerError, match=f"and {LARGEST_PACKET} are allowed"):
+    with ByteBroker(broker) as server, pytest.raises(BrokerError, match=f"and {MAX_PACKET_BYTES} are allowed"):
         connecting(server, scheme, protocol)
 
-    assert all(line.sent < MOST for line in lines)
+    assert all(line.sent < MAX_BYTES for line in lines)
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "ws"])
@@ -80,7 +80,7 @@ def test_a_message_of_mqtt_5_that_is_too_large_ends_the_connection(scheme):
         hooks = connecting(server, scheme, "5.0", until_lost)
 
     assert "packet of 104857605 bytes, and 262144 are allowed" in hooks.reasons[0]
-    assert lines[0].sent < MOST
+    assert lines[0].sent < MAX_BYTES
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "ws"])
@@ -90,7 +90,7 @@ def test_a_message_of_mqtt_3_1_1_that_is_too_large_is_passed_over_and_acknowledg
 
     def broker(peer):
         line = Line(peer, scheme, CONNACK["3.1.1"])
-        line.send(published(5 * LARGEST_PACKET, quality), 5 * LARGEST_PACKET + 5)
+        line.send(published(5 * MAX_PACKET_BYTES, quality), 5 * MAX_PACKET_BYTES + 5)
         line.send(published(12) + b"x")
         answers.append(peer.sock.recv(1000))
         peer.hang()
@@ -107,7 +107,7 @@ def test_a_message_of_mqtt_3_1_1_that_is_too_large_is_passed_over_and_acknowledg
     assert hooks.reasons == []
     assert answers[0]
     assert [record.getMessage() for record in caplog.records] == [
-        f"a message of {5 * LARGEST_PACKET + 5} bytes from the broker was passed over: {LARGEST_PACKET} are allowed"
+        f"a message of {5 * MAX_PACKET_BYTES + 5} bytes from the broker was passed over: {MAX_PACKET_BYTES} are allowed"
     ]
 
 
@@ -154,7 +154,7 @@ def test_an_answer_of_http_without_end_is_given_up(ending):
     with ByteBroker(broker) as server, pytest.raises(BrokerError, match="does not end"):
         connecting(server, "ws", "5.0")
 
-    assert sum(sent) < MOST
+    assert sum(sent) < MAX_BYTES
 
 
 def test_a_ping_of_a_websocket_is_answered_masked():

@@ -16,9 +16,9 @@ from leadsman.mqtt.send_window import (
     BATCH,
     BEHIND,
     LIMITED,
+    MAX_BYTES_IN_FLIGHT,
     MAX_IN_FLIGHT,
-    MOST_BYTES,
-    MOST_V311,
+    MAX_IN_FLIGHT_V311,
     PUBACK_TIMEOUT,
     SLOWEST,
     SendWindow,
@@ -154,7 +154,7 @@ def test_nothing_is_sent_before_the_subscriptions_if_they_come_first(here):
 
 @pytest.mark.parametrize(
     ("allowed", "v5", "most"),
-    [(65_535, True, MAX_IN_FLIGHT), (65_535, False, MOST_V311), (20, True, 20), (3, False, 3)],
+    [(65_535, True, MAX_IN_FLIGHT), (65_535, False, MAX_IN_FLIGHT_V311), (20, True, 20), (3, False, 3)],
 )
 def test_no_more_is_in_flight_than_the_window_holds_and_the_broker_takes(here, allowed, v5, most):
     topics = [f"t{number}" for number in range(MAX_IN_FLIGHT + 5)]
@@ -178,7 +178,7 @@ class TestBytes:
 
     def test_no_more_bytes_are_in_flight_than_a_narrow_uplink_carries_in_a_while(self, here):
         here.connect()
-        self.large(here, *[MOST_BYTES // 4 - 100] * 9)
+        self.large(here, *[MAX_BYTES_IN_FLIGHT // 4 - 100] * 9)
         assert len(here.sent) == 4
         here.window.acknowledged(1, 0)
         here.turn()
@@ -187,7 +187,7 @@ class TestBytes:
 
     def test_one_message_always_goes_and_alone_if_it_has_more(self, here):
         here.connect()
-        self.large(here, 2 * MOST_BYTES, 10)
+        self.large(here, 2 * MAX_BYTES_IN_FLIGHT, 10)
         assert here.sent == ["t0"]
         here.window.acknowledged(1, 0)
         here.turn()
@@ -196,7 +196,7 @@ class TestBytes:
 
     def test_a_large_message_that_waits_for_room_keeps_its_turn(self, here):
         here.connect()
-        self.large(here, 10, MOST_BYTES, 20, 30)
+        self.large(here, 10, MAX_BYTES_IN_FLIGHT, 20, 30)
         assert here.sent == ["t0"]
         here.window.acknowledged(1, 0)
         here.turn()

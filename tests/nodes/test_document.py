@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from leadsman.mqtt.topics import encode
 from leadsman.nodes.brief import STATES, counts_text
-from leadsman.nodes.document import MAX_DOCUMENT_BYTES, MOST_BYTES, NodeDocument, brief_of, fit, read_document
+from leadsman.nodes.document import MAX_DOCUMENT_BYTES, MAX_NAMES_BYTES, NodeDocument, brief_of, fit, read_document
 from leadsman.nodes.standby.report import MAX_NODES, Peers
 
 NOTHING = {"needs": [], "devices": 0}
@@ -128,7 +128,7 @@ def test_the_names_of_devices_are_bounded_and_sorted(names, more):
     every = names | {f"meter-{number:04}" for number in range(more)}
     chosen = fit(every)
     assert chosen == sorted(every)[: len(chosen)]
-    assert sum(len(name.encode()) + 3 for name in chosen) <= MOST_BYTES
+    assert sum(len(name.encode()) + 3 for name in chosen) <= MAX_NAMES_BYTES
     assert len(chosen) == min(len(every), 2000)
 
 

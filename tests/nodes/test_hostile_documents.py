@@ -21,7 +21,7 @@ from leadsman.nodes.brief import is_online
 from leadsman.nodes.document import MAX_DOCUMENT_BYTES
 from leadsman.nodes.lease.jetstream import Bucket, BucketEntry, _read, _snapshot
 from leadsman.nodes.lease.lease import Lease, Member, Terms
-from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, read_renewal
+from leadsman.nodes.standby.renewal import MAX_OWNER_CHARS, MAX_TOKEN, MAX_TTL_SECONDS, read_renewal
 from leadsman.nodes.standby.report import Peers
 from leadsman.testing import VirtualLoop
 from leadsman.testing.broker import Delivered
@@ -62,9 +62,9 @@ def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
 
     assert is_online(payload) in (True, False, None)
     if lease is not None:
-        assert 0 < len(lease.owner) <= LONGEST_OWNER
-        assert 0 < lease.token <= LARGEST_TOKEN
-        assert 0 < lease.ttl <= LONGEST_TTL
+        assert 0 < len(lease.owner) <= MAX_OWNER_CHARS
+        assert 0 < lease.token <= MAX_TOKEN
+        assert 0 < lease.ttl <= MAX_TTL_SECONDS
         assert math.isfinite(lease.sent)
 
 

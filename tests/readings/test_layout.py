@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.topics import LONGEST_TOPIC, RESERVED, Topics, is_topic, topic_matches
+from leadsman.mqtt.topics import MAX_TOPIC_BYTES, RESERVED, Topics, is_topic, topic_matches
 from leadsman.readings.reading import plain_values
 
 KEYS = st.one_of(
@@ -65,7 +65,7 @@ def test_a_topic_of_a_field_means_nothing_else_and_is_that_of_no_other_field(pat
         assert (root and len(path) > 1) or any(not key or len(key) > 10 for key in path)
         return
     assert is_topic(topic)
-    assert len(topic.encode()) <= LONGEST_TOPIC
+    assert len(topic.encode()) <= MAX_TOPIC_BYTES
     first = topic.removeprefix(topics.below("d")).split("/")[0]
     assert first not in RESERVED
     for listened in ("app/+/set", "app/+/+/set", "app/+/get", "app/set", "app/get", "app/introspect"):

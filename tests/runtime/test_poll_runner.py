@@ -15,7 +15,7 @@ from leadsman.events import (
     PollWithoutReading,
     ReadingTaken,
 )
-from leadsman.runtime.poll_runner import MOST_REQUESTS, PollContext, PollRunner
+from leadsman.runtime.poll_runner import MAX_REQUESTS, PollContext, PollRunner
 from leadsman.runtime.publisher import PublishQueue
 
 
@@ -294,13 +294,13 @@ class TestRequests:
 
     def test_more_requests_than_can_wait_are_refused(self, bench, polls):
         runner, answers = polls(Device(5.0)), []
-        for _ in range(MOST_REQUESTS):
+        for _ in range(MAX_REQUESTS):
             bench.call(runner.ask, answers.append)
 
         with pytest.raises(PollRefused, match="requests already wait"):
             bench.call(runner.ask, answers.append)
         bench.pass_time(6)
-        assert len(answers) == MOST_REQUESTS
+        assert len(answers) == MAX_REQUESTS
 
     def test_a_held_device_is_not_polled_on_request(self, bench, polls):
         runner = polls(Device({"t": 1}))

@@ -22,7 +22,7 @@ from leadsman.mqtt.message_state import (
 )
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.send_window import RetainedMessages
-from leadsman.spool.backlog import DAMAGED, MIN_PAGE_ROWS, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
+from leadsman.spool.backlog import DAMAGED, MAX_DEAD, MAX_ROWS, MIN_PAGE_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
 from leadsman_rigs.examples import examples
 
@@ -255,10 +255,10 @@ def test_readings_up_to_a_number_are_written_the_younger_ones_wait(life):
 def test_no_more_than_a_thousand_rows_are_written_at_once(disk):
     life = Life(disk, 10_000)
     life.open()
-    for payload in numbered(0, MOST_ROWS + 5):
+    for payload in numbered(0, MAX_ROWS + 5):
         life.put("t", payload)
 
-    assert [life.commit(), life.commit(), life.commit()] == [MOST_ROWS, 5, 0]
+    assert [life.commit(), life.commit(), life.commit()] == [MAX_ROWS, 5, 0]
 
 
 def test_the_next_life_sends_what_was_written_before_its_own(life, disk):
@@ -711,14 +711,14 @@ def test_a_reading_that_the_broker_does_not_take_becomes_a_dead_letter(life, dis
 
 
 def test_dead_letters_that_cannot_be_written_wait_within_bounds(life):
-    for number in range(MOST_DEAD + 5):
+    for number in range(MAX_DEAD + 5):
         life.put("t", b"%d" % number)
         (item,) = life.send()
         life.outbox.drop(item, "refused")
     dead = life.backlog.dead_letters()
     life.backlog.failed([], [], dead)
 
-    assert [item.message.payload for item, _ in life.backlog.dead_letters()] == numbered(5, MOST_DEAD + 5)
+    assert [item.message.payload for item, _ in life.backlog.dead_letters()] == numbered(5, MAX_DEAD + 5)
 
 
 class TestNewest:

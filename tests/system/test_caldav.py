@@ -161,7 +161,7 @@ class TestBoth:
         on(there.adapter, scenario)
 
     def test_a_large_calendar_is_searched_by_time_unless_it_is_to_be_read_whole(self, there, monkeypatch):
-        monkeypatch.setattr(calendar, "MOST_OBJECTS", len(RECURRING) - 1)
+        monkeypatch.setattr(calendar, "MAX_OBJECTS", len(RECURRING) - 1)
 
         async def scenario(calendars):
             titles = {each.summary for each in await calendars.events("Waste", start=FIRST, days=5)}
@@ -176,7 +176,7 @@ class TestBoth:
         assert read_whole == 1
 
     def test_a_calendar_that_was_small_is_still_read_whole_after_an_object_changed(self, there, monkeypatch):
-        monkeypatch.setattr(calendar, "MOST_OBJECTS", len(EVENTS) + 1)
+        monkeypatch.setattr(calendar, "MAX_OBJECTS", len(EVENTS) + 1)
 
         async def scenario(calendars):
             await asyncio.to_thread(there.add, "new", "SUMMARY:New", "DTSTART;VALUE=DATE:20261025")

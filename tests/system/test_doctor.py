@@ -615,7 +615,7 @@ def test_the_search_by_time_of_a_calendar_server_is_compared_with_a_search_for_a
         advice = 'write CalDav(…, search="all"), which reads each calendar whole'
         assert searched(proxy.url) == [("warn", f"{text}; the app reads it whole while it is small", advice)]
         assert searched(proxy.url, search="all") == [("ok", f"{text}; the app reads it whole", "")]
-        monkeypatch.setattr(calendar, "MOST_OBJECTS", 1)
+        monkeypatch.setattr(calendar, "MAX_OBJECTS", 1)
         assert searched(proxy.url) == [("fail", text, advice)]
         assert set(proxy.asked) <= {"OPTIONS", "PROPFIND", "REPORT"}  # which change nothing
 

@@ -16,7 +16,7 @@ from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.browser import Complaints, chromium
 
 FILES = Path(__file__).parents[2] / "src/leadsman/http/page"
-MOST = 100_000
+MAX_BYTES = 100_000
 """Bytes of all files of the page, as they are sent: 100,000 are allowed."""
 LONG = (
     "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0 cannot be opened: the port does not exist; "
@@ -593,7 +593,7 @@ def test_the_room_of_the_outbox_counts_what_waits_on_disk_only(page, messages, o
 def test_its_files_are_small_and_name_no_other_place():
     texts = {path.name: path.read_text() for path in FILES.iterdir()}
 
-    assert sum(len(file.content) for file in static_files(FILES.iterdir()).values()) < MOST
+    assert sum(len(file.content) for file in static_files(FILES.iterdir()).values()) < MAX_BYTES
     for name, text in texts.items():
         assert not re.search(r"(?:src|href|import|url\()\W*(?:https?:)?//", text), name
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text), name

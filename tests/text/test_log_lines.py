@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.text.log_lines import (
+    MAX_CAUSED_LINES,
+    MAX_CAUSES,
+    MAX_LINES,
     MAX_PERIOD,
+    MAX_SUBJECTS,
     MINUTE,
-    MOST_CAUSED,
-    MOST_CAUSES,
-    MOST_LINES,
-    MOST_SUBJECTS,
     Lines,
     others,
 )
@@ -22,12 +22,12 @@ def lines_of(lines, times, subject="d"):
 def test_a_flood_that_others_cause_is_a_line_an_hour_and_each_line_counts():
     found = lines_of(others(), range(24 * 3600))
 
-    assert len(found) < MOST_CAUSED * (24 + 8)
+    assert len(found) < MAX_CAUSED_LINES * (24 + 8)
     assert sum(found) + len(found) > 23 * 3600
 
 
 def test_lines_about_a_device_come_six_a_minute():
-    assert len(lines_of(Lines(), [n / 10 for n in range(36_000)])) == 60 * MOST_LINES
+    assert len(lines_of(Lines(), [n / 10 for n in range(36_000)])) == 60 * MAX_LINES
 
 
 def test_after_a_quiet_period_the_lines_come_as_at_first():
@@ -50,10 +50,10 @@ def test_no_line_is_lost_from_the_counts_also_if_the_clock_is_set_back(times):
 
 def test_subjects_are_bounded():
     lines = others()
-    for n in range(MOST_SUBJECTS + 100):
+    for n in range(MAX_SUBJECTS + 100):
         lines.left_out(str(n), 0.0)
 
-    assert len(lines._periods) == MOST_SUBJECTS
+    assert len(lines._periods) == MAX_SUBJECTS
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.sampled_from([None, "a", "b", "c", "d"])), max_size=200))
@@ -71,4 +71,4 @@ def test_a_device_that_has_a_new_cause_each_time_is_limited_too():
     lines = Lines()
     found = [n for n in range(36_000) if lines.left_out("d", n / 10, f"cause {n}") is not None]
 
-    assert len(found) == 60 * MOST_CAUSES
+    assert len(found) == 60 * MAX_CAUSES

@@ -30,9 +30,9 @@ from leadsman.loop.threads import Worker
 from leadsman.resilience.turns import SharedLine
 from leadsman.text import describe, join_words
 
-LOWEST, HIGHEST = 0x08, 0x77
+MIN_ADDRESS, MAX_ADDRESS = 0x08, 0x77
 """Addresses of chips; the others of seven bits are reserved (UM10204, 3.1.12)."""
-MOST_BYTES = 8192
+MAX_MESSAGE_BYTES = 8192
 """Of one message, as the kernel takes them (``drivers/i2c/i2c-dev.c``)."""
 _NACK = (errno.EREMOTEIO, errno.ENXIO)
 """Errors of drivers if no chip acknowledges (Documentation/i2c/fault-codes.rst; the Broadcom one has EREMOTEIO)."""
@@ -123,9 +123,9 @@ class I2c:
         address, data = check_address(address), _bytes(data)
         if isinstance(count, bool) or not isinstance(count, int):
             raise InvalidType(f"count is {count!r}; write a number of bytes")
-        if not (0 <= count <= MOST_BYTES and len(data) <= MOST_BYTES and (data or count)):
+        if not (0 <= count <= MAX_MESSAGE_BYTES and len(data) <= MAX_MESSAGE_BYTES and (data or count)):
             raise InvalidValue(
-                f"the transfer writes {len(data)} bytes and reads {count}; write or read 1 to {MOST_BYTES} bytes"
+                f"the transfer writes {len(data)} bytes and reads {count}; write or read 1 to {MAX_MESSAGE_BYTES} bytes"
             )
         answer = await self._in_thread(lambda wire: self._exchange(wire, address, data, count))
         self._heard_at = asyncio.get_running_loop().time()
@@ -197,10 +197,14 @@ def check_address(address: object) -> int:
     """Check the address of a chip, of seven bits. Raises `InvalidType`, `InvalidValue`."""
     if isinstance(address, bool) or not isinstance(address, int):
         raise InvalidType(f"address is {address!r}; write a number such as 0x76")
-    if not LOWEST <= address <= HIGHEST:
+    if not MIN_ADDRESS <= address <= MAX_ADDRESS:
         shifted = address >> 1
-        hint = f"; did you mean 0x{shifted:02X}? An address has seven bits" if LOWEST <= shifted <= HIGHEST else ""
-        raise InvalidValue(f"address is {address:#04x}; it must be 0x{LOWEST:02X} to 0x{HIGHEST:02X}{hint}")
+        hint = (
+            f"; did you mean 0x{shifted:02X}? An address has seven bits"
+            if MIN_ADDRESS <= shifted <= MAX_ADDRESS
+            else ""
+        )
+        raise InvalidValue(f"address is {address:#04x}; it must be 0x{MIN_ADDRESS:02X} to 0x{MAX_ADDRESS:02X}{hint}")
     return address
 
 

@@ -25,9 +25,9 @@ DEVICES = "/sys/bus/w1/devices"
 THERMOMETER = "^(10|22|28|3b|42)-[0-9a-f]{12}$"
 """The name of a thermometer, as a pattern: its family (DS18S20, DS1822, DS18B20, DS1825 and DS28EA00, as w1_therm has
 them) and its serial number."""
-LOWEST, HIGHEST = -55.0, 125.0
+MIN_CELSIUS, MAX_CELSIUS = -55.0, 125.0
 """Degrees Celsius that these thermometers measure (their data sheets)."""
-MOST_BYTES = 4096
+MAX_FILE_BYTES = 4096
 """Of a file, as of each in sysfs: a page."""
 SHOWN = 5
 """Names that an error lists."""
@@ -165,7 +165,7 @@ class _KernelFiles:
         return os.listdir(self._root)
 
     def content(self, name: str) -> str:
-        return read_given(self._root / name / "w1_slave", MOST_BYTES).decode("ascii", "replace")
+        return read_given(self._root / name / "w1_slave", MAX_FILE_BYTES).decode("ascii", "replace")
 
 
 def check_thermometer(name: object) -> str:
@@ -205,8 +205,8 @@ def degrees(name: str, content: str) -> float:
         raise GarbledData(f"{name}: 85 °C is the value after power-on; it lost its power while it measured")
     if scratchpad[:2] == b"\xff\x07":
         raise GarbledData(f"{name}: 0x7FF is the value of too little power; connect its power pin")
-    if not LOWEST <= value <= HIGHEST:
-        raise GarbledData(f"{name}: {value} °C is out of its range, {LOWEST:.0f} to {HIGHEST:.0f} °C")
+    if not MIN_CELSIUS <= value <= MAX_CELSIUS:
+        raise GarbledData(f"{name}: {value} °C is out of its range, {MIN_CELSIUS:.0f} to {MAX_CELSIUS:.0f} °C")
     return value
 
 

@@ -27,11 +27,11 @@ from leadsman.loop import threads
 from leadsman.loop.durations import Duration, human, positive_seconds
 from leadsman.text import clean, without_secret_lines
 
-MOST_BYTES = 64 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024
 """Of the output of one call, unless ``most_bytes=`` names another number."""
-LARGEST_LIMIT = 64 * 1024 * 1024
+MAX_LIMIT_BYTES = 64 * 1024 * 1024
 """Bytes that ``most_bytes=`` may allow."""
-MOST_PROCESSES = 8
+MAX_PROCESSES = 8
 """Programs that run at once, unless ``most_processes=`` names another number."""
 _KEPT_ERRORS = 4096
 """The last bytes of stderr that are kept."""
@@ -84,7 +84,7 @@ class Programs:
 
     Args:
         timeout: for one call, with the wait for others to end; then the program and its children are killed.
-        most_bytes: of the output of one call; 1 to `LARGEST_LIMIT`.
+        most_bytes: of the output of one call; 1 to `MAX_LIMIT_BYTES`.
         most_processes: how many programs run at once; others wait. 1 to 1,000.
 
     Raises:
@@ -92,10 +92,10 @@ class Programs:
     """
 
     def __init__(
-        self, *, timeout: Duration = 10.0, most_bytes: int = MOST_BYTES, most_processes: int = MOST_PROCESSES
+        self, *, timeout: Duration = 10.0, most_bytes: int = MAX_OUTPUT_BYTES, most_processes: int = MAX_PROCESSES
     ) -> None:
         self._timeout = positive_seconds(timeout, "timeout")
-        self._most_bytes = _check_number("most_bytes", most_bytes, LARGEST_LIMIT)
+        self._most_bytes = _check_number("most_bytes", most_bytes, MAX_LIMIT_BYTES)
         self._most_processes = _check_number("most_processes", most_processes, 1000)
         self._slots = asyncio.Semaphore(self._most_processes)
 

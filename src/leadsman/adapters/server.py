@@ -9,7 +9,7 @@ from leadsman.storage.given_file import read_given
 from leadsman.text import clean
 from leadsman.text.redaction import Secret, SecretValue, address_of, reveal
 
-LARGEST_PASSWORD = 64 * 1024
+MAX_SECRET_BYTES = 64 * 1024
 """Bytes of a file with a password or a token."""
 
 
@@ -57,7 +57,7 @@ def secret_in(path: Path) -> Secret:
         OSError: it cannot be read.
         PermanentError: it is too large to be one.
     """
-    data = read_given(path, LARGEST_PASSWORD)
-    if len(data) > LARGEST_PASSWORD:
-        raise PermanentError(f"{path} has more than {LARGEST_PASSWORD} bytes, which is no password")
+    data = read_given(path, MAX_SECRET_BYTES)
+    if len(data) > MAX_SECRET_BYTES:
+        raise PermanentError(f"{path} has more than {MAX_SECRET_BYTES} bytes, which is no password")
     return Secret(data.decode().strip())

@@ -13,7 +13,7 @@ except ImportError as error:
 
 I2C_SLAVE = 0x0703
 """The request of ``linux/i2c-dev.h`` that chooses the address of a file."""
-MOST_SMBUS = 32
+MAX_SMBUS_BYTES = 32
 """Bytes of one block where a bus speaks SMBus alone (SMBus 3.2, 6.5.7)."""
 
 
@@ -46,9 +46,9 @@ class SmbusWire:
             answer = i2c_msg.read(address, count)
             self._bus.i2c_rdwr(*[i2c_msg.write(address, data)] * bool(data), *[answer] * bool(count))
             return bytes(answer)
-        if len(data) == 1 and 0 < count <= MOST_SMBUS:
+        if len(data) == 1 and 0 < count <= MAX_SMBUS_BYTES:
             return bytes(self._bus.read_i2c_block_data(address, data[0], count))
-        if 1 < len(data) <= 1 + MOST_SMBUS and not count:
+        if 1 < len(data) <= 1 + MAX_SMBUS_BYTES and not count:
             self._bus.write_i2c_block_data(address, data[0], data[1:])
             return b""
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))

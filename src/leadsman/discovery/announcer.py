@@ -32,14 +32,14 @@ RETAINED_WAIT = 1.0
 BIRTH_DELAY = (1.0, 5.0)
 """Seconds from the start of a reader until descriptions are published again; a random time between these, so that the
 apps at one broker do not begin together (https://www.home-assistant.io/integrations/mqtt/#use-the-birth-and-will-messages-to-trigger-discovery)."""
-MOST_WAITING = 64 * 1024
+MAX_OUTBOX_BYTES = 64 * 1024
 """Bytes in the outbox above which the next description waits, so that no reading waits behind many of them."""
 OUTBOX_CHECK_INTERVAL = 0.02
 """Seconds between two looks at the outbox."""
 SETTLING = 3.0
 """Seconds in which a reader does what a message asks for. Home Assistant may ignore what comes for an entity that it
 is still removing."""
-MOST_KEPT, MOST_GONE = 64 * 2**20, 8 * 2**20
+MAX_KEPT_BYTES, MAX_GONE_BYTES = 64 * 2**20, 8 * 2**20
 """Bytes of what the broker has that are kept until they are compared: of devices that there are, of which 10,000 need
 40 MB at most, and of those that are gone. Anybody may have published them. What is more of the former counts as
 another program's, and of the latter it stays until the next connection."""
@@ -49,7 +49,7 @@ REFRESH = 60.0
 """Seconds between two messages about a device that only have a newer time of its last reading."""
 DEVICES_PER_TURN = 100
 """Devices that are looked at in one turn of the loop."""
-MOST_MESSAGES = 1000
+MAX_OUTBOX_MESSAGES = 1000
 """Messages in the outbox above which this waits, as the announcement of the devices does."""
 
 logger = logging.getLogger("leadsman")
@@ -176,7 +176,7 @@ class Announcer:
             self._foreign.add(topic)
         elif wanted or not self._shared:  # in a cluster it may be of a device of another node
             size = len(payload) if wanted else len(topic)
-            if self._kept[wanted] + size <= (MOST_KEPT if wanted else MOST_GONE):
+            if self._kept[wanted] + size <= (MAX_KEPT_BYTES if wanted else MAX_GONE_BYTES):
                 self._kept[wanted] += size
                 self._found.setdefault(first, {})[topic] = payload if wanted else b""
                 self._compare((first,))
@@ -270,7 +270,7 @@ class Announcer:
     def _room(self, connects: int) -> Generator[float, None, bool]:
         """Wait until the outbox has room. Returns whether the connection is still the same one."""
         link = self._link
-        while link.connects == connects and link.outbox.bytes > MOST_WAITING:
+        while link.connects == connects and link.outbox.bytes > MAX_OUTBOX_BYTES:
             yield OUTBOX_CHECK_INTERVAL
         return link.connects == connects
 
@@ -375,7 +375,7 @@ class HealthTopics:
                 for number, entity in enumerate(due, 1):
                     self._look(entity)
                     if number % DEVICES_PER_TURN == 0:
-                        yield CHANGE_CHECK_INTERVAL if self._link.outbox.messages > MOST_MESSAGES else 0.0
+                        yield CHANGE_CHECK_INTERVAL if self._link.outbox.messages > MAX_OUTBOX_MESSAGES else 0.0
         finally:  # after a fault of ours, the next event begins again
             self._turning = False
 

@@ -46,7 +46,7 @@ _UNLOAD = b'{"migrate_discovery":true}'
 """Lets go of all entities of a configuration, and keeps what people have set for them."""
 _BETWEEN = "--"
 """Between the identifier of a device and the name of a further message. No identifier has it."""
-_LONGEST_STATE = 255
+_MAX_STATE_CHARS = 255
 """Characters of a state in Home Assistant."""
 _UNBOUNDED = 1e9
 """The bound of a number that has none: Home Assistant would take 1 to 100."""
@@ -381,7 +381,7 @@ def _component_of_field(field: Field, value: str) -> Component:
         found["json_attr_tpl"] = _template(f"{{{_quote(field.path[-1])}: {value}}}|to_json")
         value = f"None if {value} is none else {value}|count"
     elif field.kind == "text":
-        value = f"({value} | string)[:{_LONGEST_STATE}]"
+        value = f"({value} | string)[:{_MAX_STATE_CHARS}]"
     if field.kind == "enum":
         found["ops"] = list(field.options)
     found |= {"val_tpl": _template(value)}
@@ -468,7 +468,7 @@ def _settings(command: CommandDescription, device: DeviceDescription, topics: To
         elif state.kind != field.kind or component["p"] == "button":
             found[f"_set_{join_names(*path)}"] = component
         else:
-            text = f"({_value(path)} or '')[:{_LONGEST_STATE}]"  # an entity for text has no unknown
+            text = f"({_value(path)} or '')[:{_MAX_STATE_CHARS}]"  # an entity for text has no unknown
             value = text if component["p"] == "text" else _value(path)
             component |= {"stat_t": topics.state(device.name), "val_tpl": _template(value)}
             component |= {"stat_on": "True", "stat_off": "False"} if field.kind == "boolean" else {}
@@ -635,7 +635,7 @@ def _setting(field: Field) -> Component:
         return common | {"p": "number", "cmd_tpl": _command(field, "value")} | _range(field)
     if field.kind in _MOMENTS:
         return common | {"p": _MOMENTS[field.kind], "cmd_tpl": _command(field, "value.isoformat() | to_json")}
-    longest = _LONGEST_STATE if field.maximum is None else min(_LONGEST_STATE, int(field.maximum))
+    longest = _MAX_STATE_CHARS if field.maximum is None else min(_MAX_STATE_CHARS, int(field.maximum))
     found = common | {"p": "text", "cmd_tpl": _command(field, "value | to_json"), "max": longest}
     return found | _given(
         min=None if field.minimum is None else min(int(field.minimum), longest), ptrn=_portable(field.pattern)

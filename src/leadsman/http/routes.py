@@ -135,15 +135,15 @@ class HappeningsStream:
                 beat_at = asyncio.get_running_loop().time() + BEAT_INTERVAL
 
 
-LARGEST_HEAD = 16 * 1024
+MAX_HEAD_BYTES = 16 * 1024
 """Bytes of the path, the query and the headers of a request."""
-LARGEST_BODY = 16 * 1024
+MAX_BODY_BYTES = 16 * 1024
 """Bytes of the body of a request."""
 BODY_TIMEOUT = 10.0
 """Seconds in which the body of a request must arrive."""
 POLL_TIMEOUT = 60.0
 """Seconds to wait for a requested poll."""
-MOST_WATCHERS = 16
+MAX_WATCHERS = 16
 """Streams of happenings at the same time."""
 ACTIONS = ("poll", "hold", "release", "isolate", "close", "disable")
 """Requests that a person may make of a device."""
@@ -243,8 +243,8 @@ class Application:
         names = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "authorization")
         refused = self._rules.refusal(RequestHead(scope["method"], scope["path"], *map(headers.get, names)))
         try:
-            if _head_size(scope) > LARGEST_HEAD:
-                raise HTTPException(431, f"path and headers may have {LARGEST_HEAD} bytes")
+            if _head_size(scope) > MAX_HEAD_BYTES:
+                raise HTTPException(431, f"path and headers may have {MAX_HEAD_BYTES} bytes")
             if refused is not None:
                 raise HTTPException(refused.status, refused.detail)
             if scope["path"].endswith("\n"):  # the pattern of a route ends with a dollar, which passes it over
@@ -328,8 +328,8 @@ class Application:
     async def _events(self, request: Request) -> ASGIApp:
         if request.method == "HEAD":  # a stream would keep the connection, with nothing to send
             return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
-        if self._happenings.watchers >= MOST_WATCHERS:
-            raise Busy(f"{MOST_WATCHERS} streams are open already")
+        if self._happenings.watchers >= MAX_WATCHERS:
+            raise Busy(f"{MAX_WATCHERS} streams are open already")
         last = request.headers.get("last-event-id")
         after = None if last is None else int(last) if last.isdecimal() and len(last) < 20 else -1
         return HappeningsStream(self._happenings.watch(after), lambda: encode(self._service.beat()))
@@ -399,8 +399,8 @@ async def _body(request: Request) -> Json:
         async with asyncio.timeout(BODY_TIMEOUT):
             async for part in request.stream():
                 body += part
-                if len(body) > LARGEST_BODY:
-                    raise HTTPException(413, f"a body may have {LARGEST_BODY} bytes")
+                if len(body) > MAX_BODY_BYTES:
+                    raise HTTPException(413, f"a body may have {MAX_BODY_BYTES} bytes")
     except TimeoutError:
         raise HTTPException(408, "the body did not arrive in time") from None
     if not body:

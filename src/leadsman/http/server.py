@@ -21,11 +21,11 @@ try:
 except ImportError as error:
     raise missing("HTTP endpoints", "uvicorn", "http") from error
 
-MOST_CONNECTIONS = 64
+MAX_CONNECTIONS = 64
 """Connections at the same time. One more ends the one that has waited longest for its request."""
-MOST_REQUESTS = 128
+MAX_REQUESTS = 128
 """Requests at the same time, those included whose client has gone."""
-LARGEST_HEAD = 16 * 1024
+MAX_HEAD_BYTES = 16 * 1024
 """Bytes of the request line and the headers, if they arrive in several pieces."""
 HEAD_TIMEOUT = 10.0
 """Seconds in which the head of a request must arrive."""
@@ -56,9 +56,9 @@ async def serve(application: Callable[..., Awaitable[None]], listener: socket.so
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=MOST_REQUESTS,
+        limit_concurrency=MAX_REQUESTS,
         timeout_keep_alive=IDLE_TIMEOUT,
-        h11_max_incomplete_event_size=LARGEST_HEAD,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         backlog=BACKLOG,
     )
     server = Server(config)
@@ -108,13 +108,13 @@ class BoundedConnection(H11Protocol):
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
         self.logger, self.access_log = _SILENT_LOGGER, False
-        self.conn = _Requests(h11.SERVER, LARGEST_HEAD)
+        self.conn = _Requests(h11.SERVER, MAX_HEAD_BYTES)
         self._writing: asyncio.TimerHandle | None = None
         self.reading = self.loop.call_later(HEAD_TIMEOUT, self._too_slow)
         """Ends the connection unless a request arrives in time."""
         self.waiting_since = self.loop.time()
         """Since when the next request may come."""
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > MAX_CONNECTIONS:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -26,7 +26,7 @@ from leadsman.introspection.retained import (
     APP,
     FIRST_AHEAD,
     FORGETTING,
-    MOST_PAGES,
+    MAX_PAGES,
     RETAINED,
     Comparison,
     Listed,
@@ -47,7 +47,7 @@ from leadsman.text import clean, count_noun, log_fields
 if TYPE_CHECKING:
     from leadsman.introspection.document import RegistryDevice
 
-MOST_WAITING = 512 * 1024
+MAX_OUTBOX_BYTES = 512 * 1024
 """Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
 PAGE_TIMEOUT = 60.0
 """Seconds after which a page of the registry no longer waits."""
@@ -57,7 +57,7 @@ SETTLED = 0.5
 """Seconds from the broker's acknowledgement of a subscription until a retained message has come, if there is one."""
 READING, REMOVING = 10.0, 10.0
 """Seconds at most for: the earlier registry to come; the broker to acknowledge the removals."""
-MOST_AHEAD = 50
+MAX_TOPICS_AHEAD = 50
 """Topics on a page of those that are listed ahead while the app runs. It is sent again for each further one."""
 SHOWN = 5
 """Devices, or topics, that one log line names."""
@@ -160,7 +160,7 @@ class RegistryPublication:
 
     def _list_ahead(self, device: str, topics: Iterable[str]) -> None:
         """List topics that are about to be published."""
-        if sum(map(len, self._ahead.values())) >= MOST_AHEAD:
+        if sum(map(len, self._ahead.values())) >= MAX_TOPICS_AHEAD:
             self._next_ahead()
         self._ahead.setdefault(device, []).extend(topics)
         pages = DocumentWriter(page_size(self._link.maximum_packet_size))
@@ -183,7 +183,7 @@ class RegistryPublication:
 
     def _next_ahead(self) -> None:
         self._ahead = {}
-        self._number = FIRST_AHEAD if self._number >= MOST_PAGES else self._number + 1
+        self._number = FIRST_AHEAD if self._number >= MAX_PAGES else self._number + 1
 
     def publish(self) -> Work:
         """Remove what is left behind, and publish the registry, in slices. That ends with the connection, for this is
@@ -374,7 +374,7 @@ class RegistryPublication:
 def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bool]:
     """Wait until the outbox has room for a page, at most `patience` seconds. Returns whether it has."""
     deadline = clock.monotonic() + patience
-    while link.outbox.bytes > MOST_WAITING:
+    while link.outbox.bytes > MAX_OUTBOX_BYTES:
         if clock.monotonic() >= deadline:
             return False
         yield OUTBOX_CHECK_INTERVAL

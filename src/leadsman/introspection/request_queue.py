@@ -9,15 +9,14 @@ from typing import NamedTuple
 from leadsman.errors import Busy, PayloadError
 from leadsman.loop.clock import Clock
 from leadsman.loop.slices import Slices
-from leadsman.mqtt.answers import LARGEST_CORRELATION
-from leadsman.mqtt.answers import MOST_BYTES as LARGEST_PAYLOAD
+from leadsman.mqtt.answers import MAX_CORRELATION_BYTES, MAX_REQUEST_BYTES
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topics import LONGEST_TOPIC
+from leadsman.mqtt.topics import MAX_TOPIC_BYTES
 
 MAX_REQUESTS = 10_000
 """Requests that may wait. One more is refused as it arrives."""
-MOST_BYTES = 4 * 2**20
+MAX_BYTES = 4 * 2**20
 """Bytes of memory for their payloads, topics, response topics and correlation data."""
 REQUESTS_PER_TURN = 5
 """Requests that are handled in one turn of the loop."""
@@ -67,12 +66,12 @@ class RequestQueue:
         if absurd is not None:
             refuse(received._replace(response_topic=None, correlation=None), PayloadError(absurd))
             return
-        if len(received.payload) > LARGEST_PAYLOAD:
+        if len(received.payload) > MAX_REQUEST_BYTES:
             size = len(received.payload)
-            refuse(received, PayloadError(f"the payload has {size} bytes; {LARGEST_PAYLOAD} are allowed"))
+            refuse(received, PayloadError(f"the payload has {size} bytes; {MAX_REQUEST_BYTES} are allowed"))
             return
         size = _size(received)
-        if len(self._waiting) >= MAX_REQUESTS or self._bytes + size > MOST_BYTES:
+        if len(self._waiting) >= MAX_REQUESTS or self._bytes + size > MAX_BYTES:
             refuse(received, Busy(f"{len(self._waiting)} requests wait; ask again in a few seconds"))
             return
         received = received._replace(taken_at=None)  # it may be long, and a request does not need it
@@ -113,9 +112,9 @@ def _size(received: Received) -> int:
 def _absurd(received: Received) -> str | None:
     """Why a request cannot be answered where its sender wants; None if it can."""
     correlation = len(received.correlation or b"")
-    if correlation > LARGEST_CORRELATION:
-        return f"the correlation data has {correlation} bytes; send at most {LARGEST_CORRELATION}"
+    if correlation > MAX_CORRELATION_BYTES:
+        return f"the correlation data has {correlation} bytes; send at most {MAX_CORRELATION_BYTES}"
     topic = len((received.response_topic or "").encode())
-    if topic > LONGEST_TOPIC:
-        return f"the response topic has {topic} bytes; send at most {LONGEST_TOPIC}"
+    if topic > MAX_TOPIC_BYTES:
+        return f"the response topic has {topic} bytes; send at most {MAX_TOPIC_BYTES}"
     return None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from leadsman.errors import PayloadError, UnknownDevice
 from leadsman.mqtt.answers import Json
-from leadsman.mqtt.topics import LONGEST_NAME
+from leadsman.mqtt.topics import MAX_NAME_BYTES
 from leadsman.text import clean
 from leadsman.text.suggestion import suggestion
 
@@ -17,9 +17,9 @@ KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""
 ACTIONS = ("isolate", "close", "disable")
 """The actions that a person may take on a circuit."""
-LONGEST_SENDER = 100
+MAX_SENDER_CHARS = 100
 """Characters of the sender's name that are kept."""
-MOST_NEAR = 100
+MAX_SIMILAR_NAMES = 100
 """Names that are compared with a name that is wrong."""
 
 
@@ -57,7 +57,7 @@ def action_of(request: Json) -> str:
     action = request.get("action") if isinstance(request, dict) else request
     if isinstance(action, str) and action in ACTIONS:
         return action
-    raise PayloadError(f"{action!r} is unknown; {suggestion(str(action)[:LONGEST_NAME], ACTIONS)}")
+    raise PayloadError(f"{action!r} is unknown; {suggestion(str(action)[:MAX_NAME_BYTES], ACTIONS)}")
 
 
 def sender_of(request: Json, otherwise: str) -> str:
@@ -69,7 +69,7 @@ def sender_of(request: Json, otherwise: str) -> str:
     named = request.get("by", "") if isinstance(request, dict) else ""
     if not isinstance(named, str):
         raise PayloadError("'by' must be text, such as \"ann\"")
-    return clean(named[:LONGEST_SENDER] or otherwise)
+    return clean(named[:MAX_SENDER_CHARS] or otherwise)
 
 
 def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Sequence[str] | None]:
@@ -79,7 +79,7 @@ def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Seque
         raise PayloadError('send nothing, or an object such as {"sections": ["devices"], "devices": ["kitchen"]}')
     for key in request:
         if key not in KEYS:
-            raise PayloadError(f"{clean(key)!r} is unknown; {suggestion(key[:LONGEST_NAME], (*KEYS, 'transaction'))}")
+            raise PayloadError(f"{clean(key)!r} is unknown; {suggestion(key[:MAX_NAME_BYTES], (*KEYS, 'transaction'))}")
     sections = _names(request, "sections", (*SECTIONS, *ON_REQUEST))
     return SECTIONS if sections is None else sections, _names(request, "devices", known)
 
@@ -107,8 +107,10 @@ def _names(request: dict[str, Json], key: str, known: Collection[str]) -> Sequen
 def hint(name: str, known: Collection[str]) -> str:
     """A hint at the name that may have been meant by a wrong one. Among many names, it is looked for only where the
     beginning is right: a comparison with each of ten thousand would block the app for a tenth of a second."""
-    name = name[:LONGEST_NAME]
-    if len(known) <= MOST_NEAR:
+    name = name[:MAX_NAME_BYTES]
+    if len(known) <= MAX_SIMILAR_NAMES:
         return suggestion(name, known)
     alike = (each for each in known if each[:3] == name[:3])
-    return suggestion(name, itertools.islice(alike, MOST_NEAR), f"there are {len(known)}, which the registry lists")
+    return suggestion(
+        name, itertools.islice(alike, MAX_SIMILAR_NAMES), f"there are {len(known)}, which the registry lists"
+    )

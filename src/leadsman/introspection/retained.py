@@ -23,9 +23,9 @@ RETAINED = ("state", "availability", "ledger", "health")
 FORGETTING = 3.0
 """Seconds from the removal of what describes a device to that of its other topics. Home Assistant reads these for a
 moment longer, and an empty message is an error in its log."""
-MOST_ELSEWHERE = 20_000
+MAX_FOREIGN_TOPICS = 20_000
 """Topics outside the prefix that are looked at; an app of 10,000 devices has as many configurations."""
-MOST_PAGES = 9999
+MAX_PAGES = 9999
 """Pages of a registry that are read; 10,000 devices need about 30."""
 FIRST_AHEAD = 9001
 """The number of the first page of what an app is about to publish, and its registry does not list yet."""
@@ -104,7 +104,7 @@ class Listed:
     def missing(self) -> list[int]:
         """The numbers of the pages that the first one counts, and that were not read; none without a first page."""
         last = self.pages[1].last if 1 in self.pages else None
-        most = min(last, MOST_PAGES) if isinstance(last, int) else 1
+        most = min(last, MAX_PAGES) if isinstance(last, int) else 1
         return [number for number in range(2, most + 1) if number not in self.pages]
 
     def not_asked(self, asked: Collection[str]) -> list[str]:
@@ -113,7 +113,7 @@ class Listed:
         brings nothing."""
         pages = self.missing
         if 1 in self.pages:
-            pages.append(next(each for each in range(FIRST_AHEAD, MOST_PAGES + 2) if each not in self.pages))
+            pages.append(next(each for each in range(FIRST_AHEAD, MAX_PAGES + 2) if each not in self.pages))
         return [topic for number in pages if (topic := f"{self._registry}/{number}") not in asked]
 
     def add(self, topic: str, payload: bytes) -> None:
@@ -151,7 +151,7 @@ class Listed:
         for topic in topics:
             if may_be_removed(topic, self._prefix):
                 found.append(topic)
-            elif may_describe(topic, self._prefix) and len(self.elsewhere) < MOST_ELSEWHERE:
+            elif may_describe(topic, self._prefix) and len(self.elsewhere) < MAX_FOREIGN_TOPICS:
                 self.elsewhere[topic] = None
                 found.append(topic)
         return tuple(found)
@@ -160,7 +160,7 @@ class Listed:
         if topic == self._registry:
             return 1
         number = topic.removeprefix(f"{self._registry}/")
-        return int(number) if number.isdecimal() and 1 < int(number[:9]) <= MOST_PAGES else None
+        return int(number) if number.isdecimal() and 1 < int(number[:9]) <= MAX_PAGES else None
 
 
 def retained_of(entry: object) -> list[str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
     from leadsman.monitoring.trace import TraceRow
 
-MOST_DEVICES = 32
+MAX_DEVICES = 32
 """Devices in trouble that the document lists. A note counts all of them."""
 
 
@@ -59,9 +59,9 @@ def _check(
 
 DEVICES_PER_TURN = 20
 """Devices that are described in one turn of the loop."""
-MOST_AT_ONCE = 4
+MAX_LARGE_ANSWERS = 4
 """Large answers that are made and sent at the same time: those about more devices than a slice has, and the trace."""
-MOST_UNDER_WAY = 64
+MAX_ANSWERS = 64
 """Answers of any size that are made and sent at the same time."""
 
 
@@ -117,7 +117,7 @@ class Service:
         Raises:
             Busy: too many are under way, or it is a large one, and too many for that are.
         """
-        if self._under_way >= (MOST_AT_ONCE if large else MOST_UNDER_WAY):
+        if self._under_way >= (MAX_LARGE_ANSWERS if large else MAX_ANSWERS):
             raise Busy(f"{self._under_way} answers are under way; ask again in a few seconds")
 
     @property
@@ -186,7 +186,7 @@ class Service:
             "mqtt:connection": _check("system", link.up, at, well=well, error=link.last_error),
             "outbox:messages": outbox | {"observedUnit": "messages"},
         }
-        for name in islice(troubled, MOST_DEVICES):
+        for name in islice(troubled, MAX_DEVICES):
             condition = condition_of(self._parts.records.entities[name], now, wall)
             checks[f"{name}:status"] = _check("component", condition.status, at, error=condition.error)
         for file, error in self._parts.state_files.items():

@@ -28,15 +28,15 @@ MAX_HAPPENINGS = 1000
 """Happenings that are kept."""
 KEPT_BYTES = 2**20
 """Bytes of happenings that are kept; whichever bound comes first. One of an app with small readings has about 200."""
-MOST_WAITING = 500
+MAX_WAITING = 500
 """Happenings that may wait for a watcher."""
-MOST_WAITING_BYTES = 2**19
+MAX_WAITING_BYTES = 2**19
 """Bytes of happenings that may wait for a watcher."""
 MAX_HAPPENING_BYTES = 2**15
 """Bytes of one happening. Of a larger one only the type, the time and the device are kept."""
-MOST_FIELDS = 32
+MAX_FIELDS = 32
 """Values of a reading in a happening."""
-LONGEST_TEXT = 100
+MAX_TEXT_CHARS = 100
 """Characters of a text in a reading. A longer one is left out."""
 _DEPTH = 4
 """How deep lists and objects in a reading are shown; what is deeper is left out."""
@@ -48,7 +48,7 @@ _ALWAYS_SHOWN = frozenset({"type", "at", "device"})
 """Fields of a happening that is too large."""
 KEPT_VALUES = 60
 """Values of a field, and outcomes of a device, that are kept."""
-MOST_SERIES = 4
+MAX_SERIES = 4
 """Fields of a device whose values are kept. The others have their last value only."""
 OUTCOMES: "tuple[OutcomeWord, ...]" = ("ok", "failed", "skipped", "deferred", "missed")
 _KINDS: dict[type, int] = {ReadingTaken: 0, PollFailed: 1, PollSkipped: 2, PollDeferred: 3, PollMissed: 4}
@@ -152,8 +152,8 @@ class HappeningsWatcher:
         self._happenings = happenings
         self._waiting = missed
         self._bytes = sum(len(entry.text) for entry in missed)
-        self._most = len(missed) + MOST_WAITING
-        self._most_bytes = self._bytes + MOST_WAITING_BYTES
+        self._most = len(missed) + MAX_WAITING
+        self._most_bytes = self._bytes + MAX_WAITING_BYTES
         self._closed = False
         self._came = asyncio.Event()
         if missed:
@@ -224,8 +224,8 @@ def _shorten(value: Json) -> Json:
 
 def small_fields(fields: JsonObject) -> JsonObject:
     """The fields of a reading that are numbers, truth values, null, short text, or lists and objects of those; the
-    first `MOST_FIELDS` values of them all."""
-    return _small_object(fields, _Room(MOST_FIELDS), _DEPTH)
+    first `MAX_FIELDS` values of them all."""
+    return _small_object(fields, _Room(MAX_FIELDS), _DEPTH)
 
 
 class _Room:
@@ -249,7 +249,7 @@ def _small_object(fields: JsonObject, room: _Room, depth: int) -> JsonObject:
 
 def _fits(value: JsonValue, depth: int) -> bool:
     if isinstance(value, str):
-        return len(value) <= LONGEST_TEXT
+        return len(value) <= MAX_TEXT_CHARS
     return depth > 1 or not isinstance(value, list | dict)
 
 
@@ -338,7 +338,7 @@ class _RecentOfDevice:
                 continue
             series = self._series.get(name)
             if series is None:
-                if len(self._series) == MOST_SERIES:
+                if len(self._series) == MAX_SERIES:
                     continue
                 series = self._series[name] = (array("d"), array("d"))
             times, values = series

@@ -34,7 +34,7 @@ SILENT_AFTER, SILENT_POLLS = 60.0, 3
 """A device whose publish rule suppresses its readings is silent after so many seconds, and so many of its intervals."""
 JUST_NOW = 0.1
 """Seconds after a poll in which its reading may still be on its way to the publish rule."""
-MAX_NEAR = 1000
+MAX_SIMILAR_NAMES = 1000
 """Names that are compared with a name that is wrong."""
 _SHOWN = 10
 """Names that are listed."""
@@ -234,7 +234,7 @@ def _session(s: Situation, status: Mapping[str, Json]) -> str:
 
 
 def _unregistered(s: Situation) -> Found:
-    names = [*s.document.get("devices", {}), *s.document.get("jobs", {})][:MAX_NEAR]
+    names = [*s.document.get("devices", {}), *s.document.get("jobs", {})][:MAX_SIMILAR_NAMES]
     near, inspect = nearest(s.name, names), f"leadsman inspect{s.options} --prefix {quote(s.prefix)}"
     known = f"it has {', '.join(clean(name) for name in names[:_SHOWN])}" if names else ""
     advice = f"write {clean(near)}" if near else f"list the devices: {inspect}"

@@ -52,7 +52,7 @@ READ, DISPOSITIONS, CAUSES = get_args(Read), get_args(Disposition), get_args(Cau
 """All of them."""
 PERIODS = 48
 """Periods that are kept besides the current one: two days of hours."""
-MOST_GAPS = 50
+MAX_GAPS = 50
 """Gaps that are kept."""
 SAME = 1.0
 """Seconds from a gap to the next one of the same cause, less than which they are one."""
@@ -216,7 +216,7 @@ class Ledger:
             gap, last.until = last, None
         else:
             gap = Gap(since, None, cause, {})
-            self._gaps = (*self._gaps, gap)[-MOST_GAPS:]
+            self._gaps = (*self._gaps, gap)[-MAX_GAPS:]
         self.gap = gap
         return gap
 
@@ -236,7 +236,7 @@ class Ledger:
             last.since, last.until = min(last.since, at), max(last.until or 0.0, at)
             last.slots["dropped"] += messages
         else:
-            self._drops = (*self._drops, Gap(at, at, "dropped", {"dropped": messages}))[-MOST_GAPS:]
+            self._drops = (*self._drops, Gap(at, at, "dropped", {"dropped": messages}))[-MAX_GAPS:]
             self.news = True
 
     def begin(self, start: float, opened: float) -> None:
@@ -272,9 +272,9 @@ class Ledger:
     def remember_gap(self, gap: Gap) -> None:
         """Add a gap of an earlier run. They come in order, before anything else."""
         if gap.cause == "dropped":
-            self._drops = (*self._drops, gap)[-MOST_GAPS:]
+            self._drops = (*self._drops, gap)[-MAX_GAPS:]
         else:
-            self._gaps = (*self._gaps, gap)[-MOST_GAPS:]
+            self._gaps = (*self._gaps, gap)[-MAX_GAPS:]
             self.gap = gap if gap.until is None else None
 
     def open_periods(self) -> list[Counts]:
@@ -298,7 +298,7 @@ class Ledger:
 
     def gaps(self) -> list[Gap]:
         """The gaps, in the order in which they began."""
-        return sorted((*self._gaps, *self._drops), key=lambda gap: gap.since)[-MOST_GAPS:]
+        return sorted((*self._gaps, *self._drops), key=lambda gap: gap.since)[-MAX_GAPS:]
 
     @property
     def _under_way(self) -> Period | None:

@@ -18,7 +18,7 @@ from leadsman.resilience.environment import Environment
 
 PUBLISHED_SPAN = 24 * HOUR
 """Seconds of history in the message of a device. Introspection has all of it."""
-MOST_PUBLISHED = 20
+MAX_PUBLISHED_GAPS = 20
 """Gaps in the message of a device."""
 MINUTE = 60.0
 """Seconds from one look at the ledgers to the next."""
@@ -26,7 +26,7 @@ MINUTE_TOLERANCE = 1.0
 """Seconds before a full minute in which it counts as begun, since a timer may ring early by the wall clock."""
 DEVICES_PER_TURN = 10
 """Devices in one turn of the event loop."""
-MOST_WAITING = 512 * 1024
+MAX_OUTBOX_BYTES = 512 * 1024
 """Bytes in the outbox above which the next device waits, so that ledgers do not displace readings."""
 OUTBOX_CHECK_INTERVAL = 0.1
 """Seconds between two looks at the outbox."""
@@ -125,7 +125,7 @@ class LedgerReports:
         try:
             published = 0
             for name in tuple(self.ledgers):
-                while self._link.up and self._link.outbox.bytes > MOST_WAITING:
+                while self._link.up and self._link.outbox.bytes > MAX_OUTBOX_BYTES:
                     yield OUTBOX_CHECK_INTERVAL
                 if name in self.ledgers and self.ledgers[name].ledger.news and self._link.up:
                     self._publish(name)
@@ -143,7 +143,7 @@ class LedgerReports:
             return
         self._published = True
         since = self._environment.clock.wall() - PUBLISHED_SPAN
-        payload = encode(self.ledgers.document(name, since, MOST_PUBLISHED))
+        payload = encode(self.ledgers.document(name, since, MAX_PUBLISHED_GAPS))
         self._link.put(Message(self._topics.of(name, "ledger"), payload, 1, retain=True, latest=True))
 
     def _save(self, name: str, *, stopped: bool) -> None:

@@ -37,7 +37,7 @@ Within it, one poll is made at once. cron(8) of Debian draws the line there, too
 _SET = 1.0
 """Seconds by which a clock that is slewed between two looks does not move."""
 
-_MOST_COUNTED = 10_000
+_MAX_COUNTED_SLOTS = 10_000
 """Slots passed over that are counted: a week of minutes."""
 
 
@@ -145,7 +145,7 @@ def look(cron: Cron, wait: Wait, wall: float, now: float) -> Look:
     if wall < slot:
         return Look(Wait(slot, wall, now, last), due=False, missed=0)
     missed, latest, following = 0, slot, cron.after(slot)
-    while following <= wall and missed < _MOST_COUNTED:
+    while following <= wall and missed < _MAX_COUNTED_SLOTS:
         missed, latest, following = missed + 1, following, cron.after(following)
     return Look(Wait(following if following > wall else cron.after(wall), wall, now, latest), due=True, missed=missed)
 
@@ -187,7 +187,7 @@ def slots_between(cron: Cron | None, interval: float, origin: float, since: floa
         return after - before
     slots = _slots(cron.expression, datetime.fromtimestamp(since, zone_of(cron.zone)))
     found = itertools.takewhile(lambda at: at <= until, map(datetime.timestamp, slots))
-    return sum(since < at for at in itertools.islice(found, _MOST_COUNTED))
+    return sum(since < at for at in itertools.islice(found, _MAX_COUNTED_SLOTS))
 
 
 def _slots(expression: str, after: datetime) -> Iterator[datetime]:

@@ -19,9 +19,9 @@ from typing import ParamSpec, TypeVar
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
 from leadsman.loop.durations import human
 
-MOST_STUCK = 8
+MAX_STUCK_THREADS = 8
 """A worker leaves at most this many blocked threads behind before it refuses further calls."""
-MOST_THREADS = 128
+MAX_THREADS = 128
 """Threads alive at once in a `DaemonExecutor`, blocked ones included."""
 
 _NAMED = 3
@@ -79,9 +79,9 @@ class Worker:
             DeviceUnavailable: too many earlier calls are still blocked, or the system gives no further thread.
         """
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
-        if len(self._stuck) >= MOST_STUCK:
+        if len(self._stuck) >= MAX_STUCK_THREADS:
             raise DeviceUnavailable(
-                f"{MOST_STUCK} threads of {self._name} are blocked; give the blocking call a timeout"
+                f"{MAX_STUCK_THREADS} threads of {self._name} are blocked; give the blocking call a timeout"
             )
         if self._thread is None:
             self._start()
@@ -166,20 +166,20 @@ class DaemonExecutor(ThreadPoolExecutor):
 
     def __init__(self) -> None:
         super().__init__(max_workers=1)  # its own threads are never started
-        self._alive = threading.BoundedSemaphore(MOST_THREADS)
+        self._alive = threading.BoundedSemaphore(MAX_THREADS)
         self._calls: dict[object, str] = {}  # the name of each call, by its future
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in a thread of its own.
 
         Raises:
-            DeviceUnavailable: `MOST_THREADS` earlier calls are still running, or the system gives no further thread.
+            DeviceUnavailable: `MAX_THREADS` earlier calls are still running, or the system gives no further thread.
         """
         if not self._alive.acquire(blocking=False):
             calls = Counter(self._calls.copy().values()).most_common(_NAMED)
             names = ", ".join(f"{number} × {name}" for name, number in calls)
             raise DeviceUnavailable(
-                f"{MOST_THREADS} threads are blocked, most of them by {names}; give the blocking calls a timeout"
+                f"{MAX_THREADS} threads are blocked, most of them by {names}; give the blocking calls a timeout"
             )
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()

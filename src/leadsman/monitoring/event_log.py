@@ -42,25 +42,25 @@ from leadsman.loop.user_code import frames_of
 from leadsman.monitoring.bugs import is_bug, message_of, place, placed
 from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
-from leadsman.text.log_lines import MOST_SUBJECTS, Lines, left_out_before, others
+from leadsman.text.log_lines import MAX_SUBJECTS, Lines, left_out_before, others
 
 logger = logging.getLogger("leadsman")
 
-MOST_REASONS = 20
+MAX_REASONS = 20
 """Reasons of one outage of the broker that are logged, each of them once."""
 LONG_OUTAGE_SECONDS = 60.0
 """Seconds. An outage of the broker that lasts so long has lines, however often the connection broke before."""
 REMIND = 3600.0
 """Seconds between two log lines about a topic whose messages the broker does not take, or about its Receive
 Maximum, or about pauses of a device."""
-SHORTEST_GAP = 60.0
+MIN_GAP_SECONDS = 60.0
 """Seconds between two log lines about dropped messages, missed polls, failed commands, or outages that have no lines of
 their own. The gap doubles each time."""
 TIMER_TOLERANCE = 0.01
 """Seconds by which a timer may ring before its time, at most; see `leadsman.loop.timers`."""
-LONGEST_GAP = 3600.0
+MAX_GAP_SECONDS = 3600.0
 """Seconds. The gap between two such lines does not grow further."""
-MOST_PLACES = 1000
+MAX_BUGS = 1000
 """Bugs whose traceback is not logged again. Past that number, the oldest may have a second one."""
 
 
@@ -87,7 +87,7 @@ class Tally:
         self._count = self._logged = 0
         self._last: Callable[[], str] = str
         self._next_at = -math.inf
-        self._gap = SHORTEST_GAP
+        self._gap = MIN_GAP_SECONDS
 
     def add(self, number: int, last: Callable[[], str], now: float) -> float | None:
         """Add to the count, with what makes the text of its cause. Log it now and return None, or return when to
@@ -105,7 +105,7 @@ class Tally:
             self._log(now)
 
     def _log(self, now: float) -> None:
-        self._gap = SHORTEST_GAP if now - self._next_at >= LONGEST_GAP else min(LONGEST_GAP, 2 * self._gap)
+        self._gap = MIN_GAP_SECONDS if now - self._next_at >= MAX_GAP_SECONDS else min(MAX_GAP_SECONDS, 2 * self._gap)
         self._next_at = now + self._gap
         self._logged = self._count
         count, about = count_noun(self._count, self._noun), log_fields(self._event, count=self._count)
@@ -127,7 +127,7 @@ class Tracebacks:
         if key in self._known and not logger.isEnabledFor(logging.DEBUG):
             return []
         self._known[key] = None
-        if len(self._known) > MOST_PLACES:
+        if len(self._known) > MAX_BUGS:
             del self._known[next(iter(self._known))]
         return frames_of(error)
 
@@ -330,7 +330,7 @@ class Log:
         if event.reason == reason and event.at - logged_at < REMIND:
             return True
         self._goodbyes[event.entity] = (event.reason, event.at)
-        if len(self._goodbyes) > MOST_SUBJECTS:
+        if len(self._goodbyes) > MAX_SUBJECTS:
             del self._goodbyes[next(iter(self._goodbyes))]
         return False
 
@@ -409,7 +409,7 @@ class Log:
         self._link_topic = event.topic
         if event.topic is not None:
             return
-        if event.reason in self._link_reasons or len(self._link_reasons) >= MOST_REASONS:
+        if event.reason in self._link_reasons or len(self._link_reasons) >= MAX_REASONS:
             return
         first = not self._link_reasons or clashes
         self._link_reasons.add(event.reason)

@@ -66,7 +66,7 @@ BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""
 COUNTERS_VERSION = 1
 """The version of what `EarlierLives.to_json` writes. One that means something else gets another number."""
-MOST_COUNTED = 2**53
+MAX_COUNTER = 2**53
 """A counter in the file that is larger is damage: JSON carries integers exactly up to here (RFC 8259 §6)."""
 
 Errors = tuple[type[BaseException], ...]
@@ -260,7 +260,7 @@ def life_of(document: Json) -> EarlierLives:
 def _number(document: Mapping[str, Json], name: str) -> Any:
     value: Any = document[name]
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (whole or (name == "since" and isinstance(value, float))) or not 0 <= value <= MOST_COUNTED:
+    if not (whole or (name == "since" and isinstance(value, float))) or not 0 <= value <= MAX_COUNTER:
         raise ValueError(f"the counter {name} is {value!r:.40}")
     return value
 

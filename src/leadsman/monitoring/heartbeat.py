@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from leadsman.mqtt.topic_faults import TopicFault as Fault
 
-MOST_OFTEN = 1.0
+MIN_INTERVAL_SECONDS = 1.0
 """The shortest time between two heartbeats, in seconds."""
 RATE = 60.0
 """Seconds. Messages that were dropped in this period are counted together."""
@@ -63,9 +63,9 @@ _PLAIN: "Mapping[StatusWord, StatusDevice]" = {OK: {"status": OK}, STARTING: {"s
 
 ANNOUNCED = 100
 """Devices that are announced in one slice."""
-MOST_WAITING = 1000
+MAX_OUTBOX_MESSAGES = 1000
 """Messages in the outbox above which the announcement goes slowly, so that readings do not wait behind it."""
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 """Topics with a fault that a document lists."""
 SLICE_INTERVAL = 0.1
 """Seconds between two slices of a slow announcement."""
@@ -155,7 +155,7 @@ class Heartbeat:
             self._changed.clear()
             self._send_status()
             next_at = self._clock.monotonic() + self._interval
-            await asyncio.sleep(MOST_OFTEN)
+            await asyncio.sleep(MIN_INTERVAL_SECONDS)
             await self._change_or(next_at)
 
     async def _change_or(self, next_at: float) -> None:
@@ -205,7 +205,7 @@ class Heartbeat:
             if entity in self._statuses.words:  # a device may be forgotten meanwhile
                 self._publish_availability(entity)
             if number % ANNOUNCED == 0:
-                yield SLICE_INTERVAL if self._link.outbox.messages > MOST_WAITING else 0.0
+                yield SLICE_INTERVAL if self._link.outbox.messages > MAX_OUTBOX_MESSAGES else 0.0
 
     def document(self, state: Literal["online", "offline"], listed: int | None = None) -> "Status":
         """The heartbeat of this moment. With `listed`, it contains counts, and at most so many of the devices that are
@@ -323,7 +323,7 @@ def link_state(link: Link, clock: Clock) -> "LinkState":
     if faults := link.faults:
         ahead = clock.wall() - clock.monotonic()
         found["faults"] = {
-            clean(topic): describe_fault(each, ahead) for topic, each in itertools.islice(faults.items(), MOST_FAULTS)
+            clean(topic): describe_fault(each, ahead) for topic, each in itertools.islice(faults.items(), MAX_FAULTS)
         }
     return found
 

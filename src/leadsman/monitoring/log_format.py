@@ -29,7 +29,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATS = ("text", "json", "journal")
 MARK = "  | "
 """The beginning of a line that belongs to the record above it. No record begins so."""
-MOST_LINES = 100
+MAX_LINES = 100
 """Lines of one record: the first half and the last half are kept."""
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 """SGR parameters (ECMA-48 §8.3.117): faint, yellow, red, bold red."""
@@ -37,7 +37,7 @@ SOCKET = "/run/systemd/journal/socket"
 """Where journald takes records (systemd-journald.service(8))."""
 PREFIX = "LEADSMAN_"
 """Begins the names of our own fields, so that they differ from those of the journal."""
-MOST_NAME = 64
+MAX_FIELD_NAME_CHARS = 64
 """Characters of the name of a field (journal-fields(7))."""
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 """Of syslog(3)."""
@@ -97,15 +97,15 @@ def priority_of(record: logging.LogRecord) -> int:
 
 def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
     lines = without_secret_lines(logging.Formatter.format(formatter, record)).splitlines() or [""]
-    if (more := len(lines) - MOST_LINES) > 0:
-        half = MOST_LINES // 2
+    if (more := len(lines) - MAX_LINES) > 0:
+        half = MAX_LINES // 2
         lines = [*lines[:half], f"… {more:,} lines are left out …", *lines[-half:]]
     return [clean(line) for line in lines]
 
 
 def field_name(name: str) -> str:
     """The name of one of our fields in the journal, which takes capital letters, digits and underscores."""
-    return (PREFIX + re.sub("[^A-Z0-9_]", "_", name.upper()))[:MOST_NAME]
+    return (PREFIX + re.sub("[^A-Z0-9_]", "_", name.upper()))[:MAX_FIELD_NAME_CHARS]
 
 
 def entry(fields: Mapping[str, str]) -> bytes:

@@ -25,7 +25,7 @@ from leadsman.resilience.policy import REASONS
 from leadsman.text import clean, count_noun, describe, log_fields
 from leadsman.text.log_lines import Lines, left_out_before
 
-MOST_FIRST = 20
+MAX_FIRST_READINGS = 20
 """First readings that are logged, each with a line; a person who sets up thousands of devices reads no more."""
 
 WINDOW = 20
@@ -162,8 +162,8 @@ class OutageReporter:
         if reported:
             return
         self._firsts += 1
-        if self._firsts <= MOST_FIRST:
-            more = "; those of further devices are not logged" if self._firsts == MOST_FIRST else ""
+        if self._firsts <= MAX_FIRST_READINGS:
+            more = "; those of further devices are not logged" if self._firsts == MAX_FIRST_READINGS else ""
             about = log_fields("first reading", entity)
             logger.info("%s: first reading, %s%s", entity, self._where(entity), more, extra=about)
 

@@ -37,7 +37,7 @@ MAX_ROWS = 4096
 """Rows of all devices in memory. Above this, the device with the most rows loses its oldest one."""
 MAX_FRAMES = 16
 """Frames of a traceback, the innermost ones. An error that is raised again and again collects them without end."""
-LONGEST_TRACEBACK = 4000
+MAX_TRACEBACK_CHARS = 4000
 """Characters. The end is kept, since it shows where the error was raised."""
 
 
@@ -217,5 +217,5 @@ class Trace:
 
 def _traceback(error: BaseException) -> str:
     text = without_secret_lines("".join(traceback.format_exception(error, limit=-MAX_FRAMES)))
-    lines = text[-LONGEST_TRACEBACK:].splitlines()  # the last ones have the error's message
+    lines = text[-MAX_TRACEBACK_CHARS:].splitlines()  # the last ones have the error's message
     return "\n".join(clean(line) for line in lines)

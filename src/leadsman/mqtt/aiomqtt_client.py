@@ -68,7 +68,7 @@ from leadsman.text.log_lines import left_out_before, others
 CONTINUATION, BINARY, CLOSE, PING, PONG = 0x0, 0x2, 0x8, 0x9, 0xA
 """Opcodes (§5.2)."""
 _FINAL, _MASKED = 0x80, 0x80
-_LONGEST_CONTROL = 125
+_MAX_CONTROL_BYTES = 125
 """Bytes that a control frame may carry (§5.5)."""
 
 
@@ -131,9 +131,9 @@ def _head(rest: memoryview) -> tuple[int, int, int] | None:
         raise FrameError("the broker sent a WebSocket frame with a mask, which only a client may")
     if opcode not in (CONTINUATION, BINARY, CLOSE, PING, PONG):
         raise FrameError(f"the broker sent a WebSocket frame that is not binary (opcode {opcode})")
-    if opcode >= CLOSE and (length > _LONGEST_CONTROL or not rest[0] & _FINAL):
+    if opcode >= CLOSE and (length > _MAX_CONTROL_BYTES or not rest[0] & _FINAL):
         raise FrameError("the broker sent a WebSocket control frame that is too long")
-    if length > _LONGEST_CONTROL:
+    if length > _MAX_CONTROL_BYTES:
         kind, at = ("!H", 4) if length == 126 else ("!Q", 10)
         if len(rest) < at:
             return None
@@ -143,7 +143,7 @@ def _head(rest: memoryview) -> tuple[int, int, int] | None:
 
 _PIECE = 64 * 1024
 """Bytes that are read at a time of a message that is not kept whole."""
-_LONGEST_GREETING = 16 * 1024
+_MAX_GREETING_BYTES = 16 * 1024
 """Bytes of an answer of HTTP that opens a WebSocket."""
 _PUBLISH, _QUALITY_2, _CONNACK = 0x30, 0x04, 0x20
 _FIRST_BYTES = 16
@@ -182,7 +182,7 @@ class _Greeting:
 
     def __init__(self, sock: PahoSocket, ends_at: float) -> None:
         self._socket = sock
-        self._left = _LONGEST_GREETING
+        self._left = _MAX_GREETING_BYTES
         self._ends_at = ends_at
         self.send = sock.send
 

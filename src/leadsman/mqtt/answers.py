@@ -23,16 +23,16 @@ from leadsman.text.log_lines import Lines, left_out_before
 Json = Any
 """A value of decoded JSON."""
 
-MOST_BYTES = 64 * 1024
+MAX_REQUEST_BYTES = 64 * 1024
 """The largest payload in bytes. A command is not a file."""
-MOST_DEPTH = 20
+MAX_DEPTH = 20
 """The deepest nesting of lists and objects in a payload."""
-LARGEST_CORRELATION = 1024
+MAX_CORRELATION_BYTES = 1024
 """Bytes of correlation data that are sent back."""
 EXPIRY = 10.0
 """Seconds after which an answer is dropped, since its receiver no longer waits."""
 
-MOST_WARNED = 100
+MAX_WARNED_DEVICES = 100
 """The number of devices whose retained requests are logged, once each: the broker sends them again at every
 reconnect."""
 
@@ -59,14 +59,14 @@ def decode_json(payload: bytes) -> Json:
     Raises:
         PayloadError: the payload is too large, too deep, not UTF-8, broken JSON, or has text that UTF-8 cannot carry.
     """
-    if len(payload) > MOST_BYTES:
-        raise PayloadError(f"the payload has {len(payload)} bytes; {MOST_BYTES} are allowed")
+    if len(payload) > MAX_REQUEST_BYTES:
+        raise PayloadError(f"the payload has {len(payload)} bytes; {MAX_REQUEST_BYTES} are allowed")
     try:
         text = payload.decode()
     except UnicodeDecodeError:
         raise PayloadError("the payload is not UTF-8; send JSON") from None
-    if text.lstrip()[:1] in ("{", "[") and is_nested_deeper(text, MOST_DEPTH):
-        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
+    if text.lstrip()[:1] in ("{", "[") and is_nested_deeper(text, MAX_DEPTH):
+        raise PayloadError(f"the payload is nested deeper than {MAX_DEPTH} levels")
     try:
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
     except ValueError as error:
@@ -103,8 +103,8 @@ def answer_to(received: Received, topics: Topics, answer: dict[str, Json]) -> Me
     topic, correlation = received.response_topic or "", received.correlation
     if not topics.may_answer(topic):
         raise PayloadError(f"the response topic must lie below {topics.prefix}/, and must not be one of leadsman's own")
-    if correlation is not None and len(correlation) > LARGEST_CORRELATION:
-        raise PayloadError(f"the correlation data has {len(correlation)} bytes; send at most {LARGEST_CORRELATION}")
+    if correlation is not None and len(correlation) > MAX_CORRELATION_BYTES:
+        raise PayloadError(f"the correlation data has {len(correlation)} bytes; send at most {MAX_CORRELATION_BYTES}")
     return Message(topic, encode(answer), correlation=correlation)
 
 
@@ -165,7 +165,7 @@ class RetainedRequests:
 
     def warn(self, device: str) -> None:
         """Log that a request for a device was retained, once for each device."""
-        if device in self._warned or len(self._warned) >= MOST_WARNED:
+        if device in self._warned or len(self._warned) >= MAX_WARNED_DEVICES:
             return
         self._warned.add(device)
         logger.warning(

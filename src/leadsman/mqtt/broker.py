@@ -20,7 +20,7 @@ _TLS_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
 _PARAMETERS = _TLS_PARAMETERS | {"protocol"}
 _CREDENTIALS = ("username", "password", "ca", "cert", "key")
 _PROTOCOLS = ("5.0", "3.1.1")
-LARGEST_FILE = 16 * 2**20
+MAX_FILE_BYTES = 16 * 2**20
 """Bytes of a file of certificates. Those of all authorities have some 200 kB."""
 DEFAULT_URL = "mqtt://localhost:1883"
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
@@ -410,10 +410,10 @@ def why_unreadable(path: str) -> str | None:
     """Why a file cannot be one of certificates or keys; None if it can. OpenSSL waits for the other end of a pipe, and
     reads a device for ever."""
     try:
-        size = len(read_given(path, LARGEST_FILE))
+        size = len(read_given(path, MAX_FILE_BYTES))
     except OSError as error:
         return error.strerror or type(error).__name__
-    return f"it has more than {LARGEST_FILE} bytes" if size > LARGEST_FILE else None
+    return f"it has more than {MAX_FILE_BYTES} bytes" if size > MAX_FILE_BYTES else None
 
 
 # The section ``mqtt`` of the settings, in which each value has its origin.

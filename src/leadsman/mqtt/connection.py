@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from leadsman.loop.clock import rfc3339
 from leadsman.mqtt.message import Message
 
-LARGEST_PACKET = 256 * 1024
+MAX_PACKET_BYTES = 256 * 1024
 """Bytes: more than any command may have. The broker discards larger ones."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for the name, TCP, TLS and CONNACK together; also for the answer to a SUBSCRIBE."""
@@ -33,7 +33,7 @@ class Connect(NamedTuple):
     protocol: str
     will_topic: str | None
     will_payload: bytes
-    largest: int | None = LARGEST_PACKET
+    largest: int | None = MAX_PACKET_BYTES
     """Bytes that the broker may send us in one packet (MQTT 5 §3.1.2.11.4); None for any number."""
     will_retained: bool = True
     """Whether the broker keeps the will for later subscribers."""

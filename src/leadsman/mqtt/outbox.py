@@ -52,7 +52,7 @@ from leadsman.mqtt.message_state import (
     repeat_message,
 )
 
-MOST_BEFORE = 100
+MAX_TOPICS_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
 
 Cause = Literal["full", "expired", "too_large", "refused", "damaged", "fenced"]
@@ -80,7 +80,7 @@ class Standing(NamedTuple):
     in_flight: int
     before: int | None
     """Topics whose next message goes first. None if nothing of this topic may be sent now, or if more than
-    `MOST_BEFORE` topics go first."""
+    `MAX_TOPICS_BEFORE` topics go first."""
     since: float | None
     """When its oldest reading was taken, in seconds as `Outbox.oldest`."""
     paused_until: float | None
@@ -178,8 +178,8 @@ class Keeper(Protocol):
         ...
 
 
-MOST_MESSAGES = 10_000
-MOST_BYTES = 8 * 2**20
+MAX_MESSAGES = 10_000
+MAX_BYTES = 8 * 2**20
 """Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
 RESERVE = 0.1
 """The part of the bounds that readings leave free where they can wait on disk: status and availability cannot."""
@@ -214,7 +214,7 @@ class TopicQueue:
 class Outbox:
     """Messages on their way: `put`, `take`, then `accept`, `refuse` or `drop`; `lost` after a broken connection."""
 
-    def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_messages: int = MAX_MESSAGES, most_bytes: int = MAX_BYTES) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
         self._most_answers = most_messages / ANSWERS
@@ -621,7 +621,7 @@ class Outbox:
         held = 0 if self._keeper is None else self._keeper.readings(topic)
         if queue is None:
             return Standing(held, 0, None, None, until)
-        turns = zip(range(MOST_BEFORE + 1), self._ready, strict=False)
+        turns = zip(range(MAX_TOPICS_BEFORE + 1), self._ready, strict=False)
         before = next((number for number, each in turns if each == topic), None) if topic in self._ready else None
         head, since = queue.oldest, None
         if head is not None and head.message.taken_at is not None and head.message.clock_offset is not None:

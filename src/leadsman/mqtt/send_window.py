@@ -70,9 +70,9 @@ def retime(message: Message, offset: float) -> Message:
 
 MAX_IN_FLIGHT = 500
 """Messages in flight at most: 1,250 a second over a round trip of 0.4 s. So many are sent again after a break."""
-MOST_V311 = 100
+MAX_IN_FLIGHT_V311 = 100
 """The same over MQTT 3.1.1, where a broker cannot say how many it takes."""
-MOST_BYTES = 256 * 1024
+MAX_BYTES_IN_FLIGHT = 256 * 1024
 """Bytes in flight at most, unless one message has more: an uplink of 100 kbit/s carries them in 21 s."""
 BEHIND = 1.0
 """Seconds that messages have waited for the window after which readings count as coming faster than the broker takes
@@ -445,7 +445,7 @@ class SendWindow:
 
     def _has_room(self, size: int) -> bool:
         """Whether so many bytes may be in flight as well. One message always may."""
-        return not self._bytes or self._bytes + size <= MOST_BYTES
+        return not self._bytes or self._bytes + size <= MAX_BYTES_IN_FLIGHT
 
     async def flush(self, timeout: float) -> bool:
         """Wait until the broker has all that it takes: at most `timeout` seconds, and less if it acknowledges nothing
@@ -473,7 +473,7 @@ class SendWindow:
             self._limit.forget()
         self._broker = broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
-        self.size = min(MAX_IN_FLIGHT if v5 else MOST_V311, connection.connack.receive_maximum)
+        self.size = min(MAX_IN_FLIGHT if v5 else MAX_IN_FLIGHT_V311, connection.connack.receive_maximum)
         self._started = self._clock.monotonic()
         if self._started > self._outage_after:
             self.outbox.connected_again()

@@ -52,8 +52,8 @@ RESERVED = frozenset(
     }
 )
 """Levels with a meaning of their own; no device may take one as its name."""
-LONGEST_NAME = 200
-LONGEST_TOPIC = 2 * LONGEST_NAME
+MAX_NAME_BYTES = 200
+MAX_TOPIC_BYTES = 2 * MAX_NAME_BYTES
 """Bytes of a name, and of a topic that others choose; MQTT allows 65,535, which no person would read."""
 SURE_CLIENT_ID = 23
 """Bytes of a client id that each broker of MQTT 3.1.1 takes; some take no more (MQTT 3.1.1 §3.1.3.1)."""
@@ -111,7 +111,7 @@ class Topics:
         if None in levels or not levels or (device == self.root and len(levels) > 1):
             return None
         topic = f"{self.below(device)}{'/'.join(filter(None, levels))}"
-        return topic if len(topic.encode()) <= LONGEST_TOPIC else None
+        return topic if len(topic.encode()) <= MAX_TOPIC_BYTES else None
 
     def of(self, device: str, word: str) -> str:
         """Another topic of a device, such as those it listens to: ``set`` and ``get``; ``+`` for all devices."""
@@ -216,9 +216,9 @@ def check_filter(topic_filter: object) -> str:
                 f"the topic filter {topic_filter!a} has a wildcard that is not a level of its own, or a '#' before its "
                 "end; write it as in 'zigbee2mqtt/+/battery' or 'zigbee2mqtt/#' (MQTT 5 §4.7.1)"
             )
-    if not topic_filter or not topic_filter.isprintable() or len(topic_filter.encode()) > LONGEST_TOPIC:
+    if not topic_filter or not topic_filter.isprintable() or len(topic_filter.encode()) > MAX_TOPIC_BYTES:
         raise InvalidValue(
-            f"the topic filter is {topic_filter!a:.80}; write 1 to {LONGEST_TOPIC} printable bytes, "
+            f"the topic filter is {topic_filter!a:.80}; write 1 to {MAX_TOPIC_BYTES} printable bytes, "
             "such as 'zigbee2mqtt/+/battery'"
         )
     return topic_filter
@@ -229,7 +229,7 @@ def _speakable(topic: str) -> bool:
         length = len(topic.encode())
     except UnicodeEncodeError:
         return False
-    return length <= LONGEST_TOPIC and not any(c in "+#" or not c.isprintable() for c in topic)
+    return length <= MAX_TOPIC_BYTES and not any(c in "+#" or not c.isprintable() for c in topic)
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
@@ -276,15 +276,15 @@ def escaped_name(text: str) -> str:
     name.
 
     Raises:
-        InvalidValue: the text is empty, or the name has more than `LONGEST_NAME` bytes.
+        InvalidValue: the text is empty, or the name has more than `MAX_NAME_BYTES` bytes.
     """
-    name = "".join(character if _is_plain(character) else _escape(character) for character in text[:LONGEST_NAME])
+    name = "".join(character if _is_plain(character) else _escape(character) for character in text[:MAX_NAME_BYTES])
     if name.startswith(("$", " ")) or name in RESERVED:
         name = _escape(name[0]) + name[1:]
     if name.endswith(" "):
         name = name[:-1] + _escape(" ")
-    if not name or len(text) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME:
-        raise InvalidValue(f"a device name may have 1 to {LONGEST_NAME} bytes; give it a short name")
+    if not name or len(text) > MAX_NAME_BYTES or len(name.encode()) > MAX_NAME_BYTES:
+        raise InvalidValue(f"a device name may have 1 to {MAX_NAME_BYTES} bytes; give it a short name")
     return name
 
 
@@ -335,11 +335,11 @@ def check_instance(instance: object) -> str:
 
 
 def check_client_id(client_id: object) -> str:
-    """See that a broker can take a client id: text of `LONGEST_NAME` bytes at most (MQTT 5 §3.1.3.1)."""
+    """See that a broker can take a client id: text of `MAX_NAME_BYTES` bytes at most (MQTT 5 §3.1.3.1)."""
     if not isinstance(client_id, str):
         raise InvalidType(f"the client id is {client_id!r}; write text")
-    if not client_id or not client_id.isprintable() or len(client_id.encode(errors="replace")) > LONGEST_NAME:
-        raise InvalidValue(f"the client id is {client_id!r}; write 1 to {LONGEST_NAME} printable characters")
+    if not client_id or not client_id.isprintable() or len(client_id.encode(errors="replace")) > MAX_NAME_BYTES:
+        raise InvalidValue(f"the client id is {client_id!r}; write 1 to {MAX_NAME_BYTES} printable characters")
     return client_id
 
 
@@ -357,6 +357,6 @@ def _check_level(value: object, what: str) -> str:
         raise InvalidValue(
             f"{what} {value!r} begins with '$', which belongs to the broker (MQTT 5 §4.7.2); leave it out"
         )
-    if len(value.encode()) > LONGEST_NAME:
-        raise InvalidValue(f"{what} is {len(value.encode())} bytes long; {LONGEST_NAME} are allowed")
+    if len(value.encode()) > MAX_NAME_BYTES:
+        raise InvalidValue(f"{what} is {len(value.encode())} bytes long; {MAX_NAME_BYTES} are allowed")
     return value

@@ -21,17 +21,17 @@ from leadsman.document import Written
 from leadsman.mqtt.answers import Json
 from leadsman.nodes.brief import Brief, State
 
-MOST_NAMED = 2000
+MAX_NAMED_DEVICES = 2000
 """Devices that a document names at most; it has the number of all."""
-MOST_SHARDS = 500
+MAX_NAMED_SHARDS = 500
 """Shards that a document names at most, in 35 kB; it has the number of all."""
-MOST_BYTES = 48 * 1024
+MAX_NAMES_BYTES = 48 * 1024
 """Of the names of the devices in a document; the largest packet of many brokers has 64 kB or more."""
 MAX_DOCUMENT_BYTES = 256 * 1024
 """Bytes of a document that is read."""
 MAX_TEXT_CHARS = 200
 """Characters of a text that is read."""
-LARGEST_COUNT = 2**63 - 1
+MAX_COUNT = 2**63 - 1
 """The largest number that is read: an engine has tokens up to there, and Python writes no number of more than 4300
 digits."""
 
@@ -42,7 +42,7 @@ def _text(value: Json) -> str:
 
 
 def _list(value: Json) -> list[Json]:
-    return value[:MOST_NAMED] if isinstance(value, list) else []
+    return value[:MAX_NAMED_DEVICES] if isinstance(value, list) else []
 
 
 def _object(value: Json) -> dict[str, Json]:
@@ -54,7 +54,7 @@ OptionalText = Annotated[str | None, PlainValidator(lambda value: _text(value) o
 Texts = Annotated[
     list[str], PlainValidator(lambda value: [_text(each) for each in _list(value) if isinstance(each, str)])
 ]
-Count = Annotated[int, PlainValidator(lambda value: value if type(value) is int and 0 <= value <= LARGEST_COUNT else 0)]
+Count = Annotated[int, PlainValidator(lambda value: value if type(value) is int and 0 <= value <= MAX_COUNT else 0)]
 Seconds = Annotated[
     float,
     PlainValidator(lambda value: float(value) if type(value) in (int, float) and 0 < value < 1e6 else 0.0),
@@ -125,7 +125,7 @@ class NodeState(TypedDict):
     shards: NotRequired[
         Annotated[
             dict[Text, Annotated[OwnedShard, _fields("token", "since")]],
-            BeforeValidator(lambda value: dict([*_object(value).items()][:MOST_SHARDS])),
+            BeforeValidator(lambda value: dict([*_object(value).items()][:MAX_NAMED_SHARDS])),
         ]
     ]
     """The shards that it owns, the first 500 of them. Only in a cluster, as are the next two."""
@@ -178,8 +178,8 @@ _OF_A_CLUSTER = frozenset({"shards", "shard_count", "engine", "unowned", "unowne
 def fit(names: Iterable[str]) -> list[str]:
     """The names that a document has room for, sorted."""
     chosen: list[str] = []
-    left = MOST_BYTES
-    for name in sorted(names)[:MOST_NAMED]:
+    left = MAX_NAMES_BYTES
+    for name in sorted(names)[:MAX_NAMED_DEVICES]:
         left -= len(name.encode()) + 3
         if left < 0:
             break

@@ -29,7 +29,7 @@ from leadsman.text.log_lines import left_out_before, others
 
 TIMER_TOLERANCE = 0.001
 """Seconds by which a timer may come before a document is a TTL old."""
-LONGEST_SENDER = 100
+MAX_SENDER_CHARS = 100
 """Characters of who asks."""
 
 logger = logging.getLogger("leadsman")
@@ -195,7 +195,7 @@ class NodeReport(ABC):
         draining, by = (request.get("drain"), request.get("by")) if isinstance(request, dict) else (None, None)
         if not isinstance(draining, bool):
             raise PayloadError('send {"drain": true} to hand everything over, or {"drain": false} to take part again')
-        by = clean(by)[:LONGEST_SENDER] if isinstance(by, str) and by else "somebody"
+        by = clean(by)[:MAX_SENDER_CHARS] if isinstance(by, str) and by else "somebody"
         state, without_node = self.drain(draining)
         left_out = self._lines.left_out("drain", self._clock.monotonic())
         if left_out is not None:

@@ -34,7 +34,7 @@ class Pending(Enum):
 OPEN: Final = Pending.OPEN
 Output = Number | None | Pending
 
-MOST_READINGS = 1001
+MAX_READINGS = 1001
 """Readings of a `Median` or an `Outlier`. They are sorted at each reading."""
 _WHOLE = "write a whole number"
 _number = functools.partial(number, kind="write a number")
@@ -301,7 +301,7 @@ class Median(BuiltInFilter):
     readings: int
 
     def __init__(self, readings: int) -> None:
-        self._hold(readings=whole(readings, "readings", 2, MOST_READINGS, kind=_WHOLE))
+        self._hold(readings=whole(readings, "readings", 2, MAX_READINGS, kind=_WHOLE))
 
     def begin(self) -> Step:
         """See `Filter`."""
@@ -334,7 +334,7 @@ class Outlier(BuiltInFilter):
             raise InvalidValue(f"limit is {limit!r}; it must be more than 0 standard deviations")
         if _number(least, "least") < 0:
             raise InvalidValue(f"least is {least!r}; it must not be negative")
-        self._hold(readings=whole(readings, "readings", 3, MOST_READINGS, kind=_WHOLE), limit=limit, least=least)
+        self._hold(readings=whole(readings, "readings", 3, MAX_READINGS, kind=_WHOLE), limit=limit, least=least)
 
     def begin(self) -> Step:
         """See `Filter`."""

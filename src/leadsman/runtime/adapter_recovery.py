@@ -3,7 +3,7 @@
 It counts failed polls in a row, and failed calls once a poll has retried for a minute, of all handlers that share an
 adapter. A success of any of them resets the count: one dead device on a bus of eight is not a fault of the bus. Only
 failures that an adapter can cause are counted. An adapter whose ``probe`` succeeds is left alone. The first step
-follows after `FIRST` failures, the next ones each time the count has doubled, and finally after every `MOST`:
+follows after `FIRST` failures, the next ones each time the count has doubled, and finally after every `MAX_BETWEEN`:
 
     reopen → reset (if the adapter has one) → the user's hook (if there is one) → reopen → …
 """
@@ -20,7 +20,7 @@ from leadsman.registration.injection import Dependencies
 from leadsman.resilience.environment import Environment
 from leadsman.text import log_fields
 
-FIRST, MOST = 3, 48
+FIRST, MAX_BETWEEN = 3, 48
 """Failed polls in a row before the first step, and the most between two steps."""
 HOOK_TIMEOUT = 60.0
 """The longest time for the user's hook in seconds."""
@@ -77,7 +77,7 @@ class AdapterRecovery:
     def _failed(self, escalation: Escalation) -> None:
         escalation.failures += 1
         if escalation.failures >= escalation.next_at and (escalation.task is None or escalation.task.done()):
-            escalation.next_at = escalation.failures + min(escalation.failures, MOST)
+            escalation.next_at = escalation.failures + min(escalation.failures, MAX_BETWEEN)
             escalation.task = asyncio.get_running_loop().create_task(self._escalate(escalation))
 
     async def _escalate(self, escalation: Escalation) -> None:
@@ -110,7 +110,7 @@ class AdapterRecovery:
 
 def _warn(failures: int, message: str, *arguments: object) -> None:
     """Log a warning in the first cycle of steps only. After that, the reminders of the outage are enough."""
-    level = logging.WARNING if failures <= MOST else logging.DEBUG
+    level = logging.WARNING if failures <= MAX_BETWEEN else logging.DEBUG
     logger.log(level, message, *arguments, extra=log_fields("adapter recovery", failures=failures))
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_THREADS = 64
+MAX_THREADS = 64
 """Threads for the calls of plain handlers without an adapter, those that hang included."""
-_LONGEST_WAIT = 60.0
+_MAX_WAIT_SECONDS = 60.0
 """Seconds that a call without a timeout waits for a thread."""
 
 
@@ -40,14 +40,14 @@ class SharedResources:
         self._tokens: dict[int, RetryTokenBucket] = {}
 
     def threads(self, needs: Dependencies) -> "ThreadPool":
-        """One thread for each adapter, so that its device sees one call at a time, and `MOST_THREADS` for the plain
+        """One thread for each adapter, so that its device sees one call at a time, and `MAX_THREADS` for the plain
         handlers without any."""
         from leadsman.runtime.thread_pool import ThreadPool
 
         slot = next((dependency for _, dependency in needs if isinstance(dependency, ManagedAdapter)), None)
         threads = self._threads.get(id(slot))
         if threads is None:
-            threads = ThreadPool(slot.label, 1) if slot else ThreadPool("handlers", MOST_THREADS)
+            threads = ThreadPool(slot.label, 1) if slot else ThreadPool("handlers", MAX_THREADS)
             self._threads[id(slot)] = threads
         return threads
 
@@ -97,7 +97,7 @@ class PlainCall:
         self.name = name
         self._handler = handler
         self._needs = needs
-        self._limit = _LONGEST_WAIT if timeout is None else timeout
+        self._limit = _MAX_WAIT_SECONDS if timeout is None else timeout
         self._threads = resources.threads(needs)
         self._loop = asyncio.get_running_loop()
         self._thread: TakenThread | None = None

@@ -12,7 +12,7 @@ from leadsman.readings.reading import JsonObject, Layout, Reading, plain_values
 from leadsman.runtime.other_topics import MAX_TOPICS, OtherTopics
 from leadsman.text import clean, log_fields
 
-MOST_FIELDS = MAX_TOPICS
+MAX_FIELDS = MAX_TOPICS
 """Values of one device that have topics: as many as the registry lists, so that all can be removed."""
 
 logger = logging.getLogger("leadsman")
@@ -119,7 +119,7 @@ class FieldTopics:
         unfit: list[str] = []
         for path, payload in plain_values(fields, nested=self._nested):
             topic = self._topics.field(self._device, path)
-            if topic is None or len(found) >= MOST_FIELDS:
+            if topic is None or len(found) >= MAX_FIELDS:
                 unfit.append(".".join(path))
             else:
                 found[topic] = payload
@@ -159,6 +159,6 @@ class FieldTopics:
             " give them shorter names, or write layout='json'.",
             self._device,
             names,
-            MOST_FIELDS,
+            MAX_FIELDS,
             extra=log_fields("fields without topics", self._device),
         )

@@ -48,7 +48,7 @@ from leadsman.text import clean
 if TYPE_CHECKING:
     from leadsman.runtime.document import Counted
 
-MOST_REQUESTS = 16
+MAX_REQUESTS = 16
 """Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
 
 
@@ -371,7 +371,7 @@ class PollRunner:
 
         Raises:
             PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs,
-                a poll with another payload is under way, or `MOST_REQUESTS` others wait already.
+                a poll with another payload is under way, or `MAX_REQUESTS` others wait already.
         """
         requests = self._requests = self._requests or PollRequests()
         if self.task is None:
@@ -381,8 +381,8 @@ class PollRunner:
             self._begin(now)
         elif given != requests.given:
             raise PollRefused("a poll with another payload is under way; send this one again when it has ended")
-        if len(requests.answers) >= MOST_REQUESTS:
-            raise PollRefused(f"{MOST_REQUESTS} requests already wait for the current poll; send this one again later")
+        if len(requests.answers) >= MAX_REQUESTS:
+            raise PollRefused(f"{MAX_REQUESTS} requests already wait for the current poll; send this one again later")
         requests.answers.append(answer)
 
     @property

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from leadsman.ledger.saved import HEAD, HOUR, KEPT_SECONDS
-from leadsman.monitoring.trace import MAX_ROWS as MOST_IN_MEMORY
+from leadsman.monitoring.trace import MAX_ROWS as MAX_ROWS_IN_MEMORY
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
 from leadsman.storage.database import Damage, Database, Layout, Work, is_damage, reading, transact
@@ -216,7 +216,7 @@ class StateFile:
         for row in rows:
             self._came += 1
             self._rows.setdefault(row.handler, deque(maxlen=ROWS_IN_MEMORY)).append((self._came, row))
-        for _ in range(sum(map(len, self._rows.values())) - MOST_IN_MEMORY):
+        for _ in range(sum(map(len, self._rows.values())) - MAX_ROWS_IN_MEMORY):
             max(self._rows.values(), key=len).popleft()
 
     def _open(self) -> sqlite3.Connection:

@@ -28,7 +28,7 @@ FLOOR = 60.0
 """Seconds between two writes of a store, at least: 1,440 a day at most, of its size each."""
 MAX_STORE_BYTES = 1024 * 1024
 """Bytes of a store; whatever is larger wants a database."""
-LONGEST_NAME = 200
+MAX_NAME_CHARS = 200
 """Characters of the name of a file without its suffix; most file systems allow 255 bytes (``NAME_MAX``)."""
 EMPTY = b"{}"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
@@ -194,12 +194,12 @@ def _file_name(device: str) -> str:
     characters in it as a file system allows, since each byte of an umlaut becomes ``%C3``; its end is then a checksum.
     """
     name = quote(device, safe=" ")
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME_CHARS:
         return name
     from hashlib import sha256  # such a name is rare
 
     checksum = sha256(device.encode()).hexdigest()[:32]
-    return f"{name[: LONGEST_NAME - len(checksum) - 1]}-{checksum}"
+    return f"{name[: MAX_NAME_CHARS - len(checksum) - 1]}-{checksum}"
 
 
 def _encode(values: JsonObject) -> bytes:

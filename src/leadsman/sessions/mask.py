@@ -15,7 +15,7 @@ _ONE_WIRE = re.compile(r"(?<![\w-])(10|22|28|3b|42)-[0-9a-f]{12}(?![\w-])")
 _PUBLIC = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|.*\.invalid|\*\*\*")
 """Hosts that name nobody."""
 
-MOST_HOSTS = 100
+MAX_HOSTS = 100
 """Hosts that are masked outside of URLs, too."""
 CHECKED = "serial", "i2c"
 """Wires whose bytes keep their addresses, since their checksums would be wrong."""
@@ -70,7 +70,7 @@ class Mask:
         text = _URL_HOST.sub(lambda found: self._host(found[1]), text)
         hosts = self._masks.get("host", {})
         if hosts:
-            known = sorted([*hosts][:MOST_HOSTS], key=len, reverse=True)
+            known = sorted([*hosts][:MAX_HOSTS], key=len, reverse=True)
             pattern = rf"(?<![\w.-])(?:{'|'.join(map(re.escape, known))})(?![\w-])"
             text = re.sub(pattern, lambda found: hosts[found[0]], text)
         return _IPV4.sub(lambda found: self._ipv4(found[0]), text)

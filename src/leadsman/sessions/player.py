@@ -33,7 +33,7 @@ ENDING = 2.0, 10.0
 """Seconds around the end of a session in which a further request is no difference: a twentieth of its length, but at
 least and at most so many. The recording may have ended just before it, and began a bit before the app did."""
 
-MOST_SHOWN = 60
+MAX_SHOWN_CHARS = 60
 """Characters of a value of a request in a message."""
 
 
@@ -333,4 +333,4 @@ def _request(event: Event) -> str:
 
 
 def _shorten(value: object) -> object:
-    return value[:MOST_SHOWN] + "…" if isinstance(value, str) and len(value) > MOST_SHOWN else value
+    return value[:MAX_SHOWN_CHARS] + "…" if isinstance(value, str) and len(value) > MAX_SHOWN_CHARS else value

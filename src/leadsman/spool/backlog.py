@@ -178,7 +178,7 @@ def item_of(row: SpoolRow, span: Span | None, now: Times) -> Item:
 
 # The readings of an outbox that are to be written.
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Rows that are written at once: some milliseconds of work for the event loop."""
 
 
@@ -205,14 +205,14 @@ class Unstored:
         return any(item.number <= number and item.is_unstored for item in self._items)
 
     def batch(self, number: int, flying: Iterable[Item]) -> list[Item]:
-        """Take the readings to be written, up to this number, in order, those in flight included: `MOST_ROWS` at the
+        """Take the readings to be written, up to this number, in order, those in flight included: `MAX_ROWS` at the
         most. All later ones of their topics are written with them, so that what is newest on disk of a topic is as new
         as what the broker may have of it."""
         unstored = dict.fromkeys(item for item in self._items if item.is_unstored)
         unstored |= dict.fromkeys(item for item in flying if item.is_unstored)
         topics = {item.message.topic for item in unstored if item.number <= number}
         ripe = sorted((item for item in unstored if item.message.topic in topics), key=lambda item: item.number)
-        del ripe[MOST_ROWS:]
+        del ripe[MAX_ROWS:]
         for item in ripe:
             item.change_row(WRITE)
             item.row = item.number
@@ -221,7 +221,7 @@ class Unstored:
         return ripe
 
 
-MOST_DEAD = 1000
+MAX_DEAD = 1000
 """Dead letters that wait to be written, at most: as many as the file keeps. The newest are kept."""
 DAMAGED = "damaged on the disk"
 REPLACED = "the file of the outbox was replaced"
@@ -379,7 +379,7 @@ class Backlog:
         """See `Keeper`."""
         self.dead += 1
         buried = Item(item.number, item.message, item.size)
-        self._buried = [*self._buried, (buried, why)][-MOST_DEAD:]
+        self._buried = [*self._buried, (buried, why)][-MAX_DEAD:]
         self._wake()
 
     def dead_letters(self) -> list[tuple[Item, str]]:
@@ -487,7 +487,7 @@ class Backlog:
         dead: Sequence[tuple[Item, str]] = (),
     ) -> None:
         """Nothing was written or deleted: it must be done another time."""
-        self._buried = [*dead, *self._buried][-MOST_DEAD:]
+        self._buried = [*dead, *self._buried][-MAX_DEAD:]
         for item in batch:
             if item.place is not GONE:
                 item.change_row(FAIL)

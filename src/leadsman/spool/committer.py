@@ -23,7 +23,7 @@ from leadsman.loop.threads import Worker
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message_state import Item
 from leadsman.mqtt.outbox import Dropped, Store
-from leadsman.spool.backlog import MOST_ROWS, Backlog, Times
+from leadsman.spool.backlog import MAX_ROWS, Backlog, Times
 from leadsman.spool.row import Evicted, Found, Quota, SpoolRow, TopicRows
 from leadsman.text import count_noun, describe, log_fields
 
@@ -232,7 +232,7 @@ class Committer:
         now = self._now()
         ripe = self._link.outbox.number if self._closing else self._ripe if self._due else 0
         batch = backlog.batch(ripe)
-        self._due = len(batch) == MOST_ROWS
+        self._due = len(batch) == MAX_ROWS
         rows = [backlog.row(item, now) for item in batch]
         buried = backlog.dead_letters()
         dead = [(backlog.row(item, now), why) for item, why in buried]

@@ -87,7 +87,7 @@ class Index:
                 del self.topics[topic]
 
 
-LEAST_STEP = 64 * 1024
+MIN_STEP_BYTES = 64 * 1024
 """Bytes to evict at once, at least; and 1 % of the quota. Fewer rows free no page (SQLite frees whole pages)."""
 FIRST_TIME = 1_577_836_800.0
 """Epoch seconds of 2020-01-01. A reading of an earlier time was taken before the clock was set; its age is unknown."""
@@ -164,7 +164,7 @@ class Planner:
         most = self._quota.most_bytes
         if total <= most:
             return
-        target = most - min(max(most // 100, LEAST_STEP), most // 2)
+        target = most - min(max(most // 100, MIN_STEP_BYTES), most // 2)
         stored = (row for row in oldest if row.id not in self._removed)
         for row in heapq.merge(stored, [_make_stored(each) for each in self._added.values()]):
             if total <= target:

@@ -26,7 +26,7 @@ from leadsman.spool.row import (
 from leadsman.spool.salvage import salvage
 from leadsman.storage import salvage as storage_salvage
 from leadsman.storage.database import (
-    MOST_NUMBER,
+    MAX_ROW_NUMBER,
     Damage,
     Database,
     Work,
@@ -164,7 +164,7 @@ class SpoolFile:
             list_topics(tables.topics(database))
         check_structure(database)
         self._index, _ = tables.count(database)
-        if (next_id := self._next_id(database)) > MOST_NUMBER:
+        if (next_id := self._next_id(database)) > MAX_ROW_NUMBER:
             raise Damage("it has a number that leadsman did not write")
         self.found = self.found._replace(rows=self._index.rows, next_id=next_id)
         return database

@@ -19,7 +19,7 @@ class SpoolRow(NamedTuple):
 
     id: int
     """Order of acceptance: unique in the file, and larger after a restart than anything in the file. 1 to
-    `leadsman.storage.database.MOST_NUMBER`."""
+    `leadsman.storage.database.MAX_ROW_NUMBER`."""
     run: int
     """Random number of the process that took the reading, 0 to 2^63 - 1. Subscribers find duplicates by (run, id)."""
     topic: str

@@ -19,7 +19,7 @@ from leadsman.spool.row import (
     dead_letter,
     row_of,
 )
-from leadsman.storage.database import MOST_NUMBER, Work, transact
+from leadsman.storage.database import MAX_ROW_NUMBER, Work, transact
 from leadsman.storage.salvage import Salvaged, Table
 
 _BATCH = 2_000
@@ -35,7 +35,7 @@ def salvage(table: Table, new: sqlite3.Connection, now: float, counted: int | No
         now: epoch seconds.
         counted: how many rows it had, if they were counted before it was damaged.
     """
-    rows, damaged = table("outbox"), deque[SpoolRow](maxlen=tables.MOST_DEAD)
+    rows, damaged = table("outbox"), deque[SpoolRow](maxlen=tables.MAX_DEAD)
     whole = _whole(rows, damaged)
     while some := list(islice(whole, _BATCH)):
         transact(new, [(INSERT, [columns(row) for row in some])])
@@ -59,10 +59,10 @@ def _whole(found: Iterable[Sequence[Any]], damaged: deque[SpoolRow]) -> Iterator
 
 def _dead_letters(found: Iterable[Sequence[Any]]) -> list[DeadLetter]:
     """The dead letters, but those that were damaged since they died: they were reported then."""
-    letters = deque[DeadLetter](maxlen=tables.MOST_DEAD)
+    letters = deque[DeadLetter](maxlen=tables.MAX_DEAD)
     for each in found:
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             letter, (_, is_whole) = dead_letter(each), row_of(each[3:])
-            if (is_whole or letter.damaged) and letter.row.id <= MOST_NUMBER:
+            if (is_whole or letter.damaged) and letter.row.id <= MAX_ROW_NUMBER:
                 letters.append(letter)
     return list(letters)

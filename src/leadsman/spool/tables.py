@@ -99,7 +99,7 @@ def _open_side_file(path: Path) -> int:
 
 # The questions to the table of the rows. None of them is asked inside a transaction that writes.
 
-MOST_TOPICS = 1_000_000
+MAX_TOPICS = 1_000_000
 _ROWS_PER_QUERY = 500
 """Rows in one query."""
 _IDS = 100
@@ -150,8 +150,8 @@ def topics(database: sqlite3.Connection) -> frozenset[str]:
     Raises:
         Damage: they are more than an app has.
     """
-    found = [topic for (topic,) in database.execute("SELECT topic FROM topics LIMIT ?", (MOST_TOPICS + 1,))]
-    if len(found) > MOST_TOPICS or not all(isinstance(topic, str) for topic in found):
+    found = [topic for (topic,) in database.execute("SELECT topic FROM topics LIMIT ?", (MAX_TOPICS + 1,))]
+    if len(found) > MAX_TOPICS or not all(isinstance(topic, str) for topic in found):
         raise Damage("it has topics that leadsman did not write")
     return frozenset(found)
 
@@ -237,9 +237,9 @@ def _make_stored(key: int, topic: str, payload: int) -> Stored:
 
 # The dead letters: rows that the broker refused for good, and rows that changed on the disk.
 
-MOST_DEAD = 1_000
+MAX_DEAD = 1_000
 """Dead letters that are kept: the newest."""
-MOST_DEAD_BYTES = 8 * 1024 * 1024
+MAX_DEAD_BYTES = 8 * 1024 * 1024
 """Bytes of their payloads that are kept."""
 _TRIM = (
     "DELETE FROM dead WHERE number <= (SELECT max(number) FROM dead) - ? OR number <= (SELECT max(number) FROM ("
@@ -250,7 +250,7 @@ _TRIM = (
 def bury(dead: Iterable[tuple[SpoolRow, str]], now: float) -> Work:
     """The statements that make dead letters of rows, each with its reason."""
     buried = [dead_columns(row, now, why) for row, why in dead]
-    return [(INSERT_DEAD, buried), (_TRIM, [(MOST_DEAD, MOST_DEAD_BYTES)])] if buried else []
+    return [(INSERT_DEAD, buried), (_TRIM, [(MAX_DEAD, MAX_DEAD_BYTES)])] if buried else []
 
 
 def dead_letters(database: sqlite3.Connection) -> list[DeadLetter]:

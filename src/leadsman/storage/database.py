@@ -22,12 +22,12 @@ from leadsman.text import describe
 
 APPLICATION = 0x6C64_736D
 """``PRAGMA application_id``, "ldsm": the database of another program is not taken for one of ours."""
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 """Instructions of SQLite's machine that reading a schema may take. Ours take some hundreds."""
-MOST_NUMBER = 1 << 62
+MAX_ROW_NUMBER = 1 << 62
 """The largest number of a row: SQLite has twice as many, and an app that gives out a million a second comes to it in
 146,000 years."""
-_MOST_OBJECTS = 100
+_MAX_OBJECTS = 100
 """Objects of a schema that are compared."""
 _STATISTICS = "sqlite_stat"
 """Begins the names of the tables that ``ANALYZE`` makes, which change no answer."""
@@ -38,7 +38,7 @@ _DAMAGE = frozenset(
         sqlite3.SQLITE_ERROR,  # its tables are not ours
         sqlite3.SQLITE_MISMATCH,
         sqlite3.SQLITE_TOOBIG,
-        sqlite3.SQLITE_INTERRUPT,  # by `MOST_STEPS`
+        sqlite3.SQLITE_INTERRUPT,  # by `MAX_STEPS`
     }
 )
 """Primary result codes (https://sqlite.org/rescode.html) that blame the file."""
@@ -228,13 +228,15 @@ def schema(database: sqlite3.Connection, largest: int) -> set[Object]:
         sqlite3.Error: it is damaged, or cannot be read just now.
     """
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, largest)
-    database.set_progress_handler(lambda: 1, MOST_STEPS)
+    database.set_progress_handler(lambda: 1, MAX_STEPS)
     try:
         database.execute("PRAGMA trusted_schema = OFF")
         found = set(_objects(database))
         if any(name == "sqlite_sequence" for _, name, _, _ in found):
             largest_number = database.execute("SELECT max(seq) FROM sqlite_sequence").fetchall()[0][0]
-            if largest_number is not None and not (isinstance(largest_number, int) and largest_number <= MOST_NUMBER):
+            if largest_number is not None and not (
+                isinstance(largest_number, int) and largest_number <= MAX_ROW_NUMBER
+            ):
                 raise Damage("it has no numbers left")
     finally:
         database.set_progress_handler(None, 0)
@@ -244,7 +246,7 @@ def schema(database: sqlite3.Connection, largest: int) -> set[Object]:
 def _objects(database: sqlite3.Connection) -> list[Object]:
     found = database.execute(
         "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE NOT (type = 'table' AND name GLOB ?) LIMIT ?",
-        (f"{_STATISTICS}[0-9]", _MOST_OBJECTS),
+        (f"{_STATISTICS}[0-9]", _MAX_OBJECTS),
     )
     return found.fetchall()
 

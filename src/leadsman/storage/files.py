@@ -19,7 +19,7 @@ from leadsman.text import log_fields
 LOG, SHARED = "-wal", "-shm"
 _BESIDE = ("", LOG, SHARED, "-journal")
 """What SQLite adds to the name of a database: the files that belong to it."""
-MOST_ASIDE = 3
+MAX_DAMAGED_FILES = 3
 """Damaged files that are kept of each: the newest."""
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
 """Some network file systems have no locks."""
@@ -79,7 +79,7 @@ def put_aside(path: Path) -> list[Path]:
 def prune_aside(path: Path) -> None:
     """Delete all damaged files that were put aside but the newest."""
     with contextlib.suppress(OSError):
-        for name in put_aside(path)[:-MOST_ASIDE]:
+        for name in put_aside(path)[:-MAX_DAMAGED_FILES]:
             delete(name)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from leadsman.storage import files
 from leadsman.storage.database import (
-    MOST_NUMBER,
+    MAX_ROW_NUMBER,
     Damage,
     Layout,
     blame,
@@ -29,7 +29,7 @@ from leadsman.text import count_noun, log_fields
 
 _AT_ONCE = 50
 """Rows that are read at once, as long as none of them is damaged."""
-_MOST_STEPS = 20_000_000
+_MAX_STEPS = 20_000_000
 """Instructions of SQLite's machine that counting the rows of a table may take: some four million rows."""
 
 logger = logging.getLogger("leadsman")
@@ -69,9 +69,9 @@ class Rows:
 
     def _count(self) -> int:
         """The rows of a table that is not ours. No value of them is read."""
-        self._database.set_progress_handler(lambda: 1, _MOST_STEPS)
+        self._database.set_progress_handler(lambda: 1, _MAX_STEPS)
         try:
-            query = f"SELECT count(*) FROM (SELECT 1 FROM {self._table} LIMIT {MOST_NUMBER})"
+            query = f"SELECT count(*) FROM (SELECT 1 FROM {self._table} LIMIT {MAX_ROW_NUMBER})"
             found: list[tuple[int]] = self._database.execute(query).fetchall()
             return found[0][0]
         finally:
@@ -112,7 +112,7 @@ class Rows:
             if not some:
                 return
             for found in some:
-                if not isinstance(found[0], int) or not number <= found[0] <= MOST_NUMBER:
+                if not isinstance(found[0], int) or not number <= found[0] <= MAX_ROW_NUMBER:
                     raise Damage("its rows are not in order")
                 number = found[0] + 1
                 yield found
@@ -123,7 +123,7 @@ class Rows:
         step = 1
         while not self._can_read(number + step):
             step *= 2
-            if number + step > MOST_NUMBER:
+            if number + step > MAX_ROW_NUMBER:
                 return None
         bad, good = step // 2, step
         while good - bad > 1:

@@ -29,10 +29,10 @@ from leadsman.adapters.i2c import I2c, I2cWire
 from leadsman.adapters.i2c import check_address as check_chip
 from leadsman.adapters.modbus.bus import Modbus
 from leadsman.adapters.modbus.framing import ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
-from leadsman.adapters.modbus.pdu import BITS, KINDS, MOST_BITS, MOST_REGISTERS, READS, Kind, packed, unpacked
+from leadsman.adapters.modbus.pdu import BITS, KINDS, MAX_BITS, MAX_REGISTERS, READS, Kind, packed, unpacked
 from leadsman.adapters.modbus.table import Table
 from leadsman.adapters.onewire import OneWire, OneWireFiles, check_thermometer
-from leadsman.adapters.program import MOST_BYTES, Finished, Programs
+from leadsman.adapters.program import MAX_OUTPUT_BYTES, Finished, Programs
 from leadsman.adapters.serial.checksums import crc16_modbus, sum8
 from leadsman.adapters.serial.port import Line, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
@@ -306,7 +306,7 @@ class ModbusUnit:
         return pdu[:5]
 
     def _read(self, kind: Kind, first: int, count: int) -> bytes:
-        if not 1 <= count <= (MOST_BITS if kind in BITS else MOST_REGISTERS):
+        if not 1 <= count <= (MAX_BITS if kind in BITS else MAX_REGISTERS):
             raise ValueError(count)
         values = [self.memory[kind][address] for address in range(first, first + count)]
         data = packed([*map(bool, values)]) if kind in BITS else struct.pack(f">{count}H", *values)
@@ -687,7 +687,7 @@ class ProgramsTwin(Programs):
         most_bytes: as that of `Programs`.
     """
 
-    def __init__(self, program: Callable[..., str | bytes | Exception], *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, program: Callable[..., str | bytes | Exception], *, most_bytes: int = MAX_OUTPUT_BYTES) -> None:
         super().__init__(most_bytes=most_bytes)
         self._program = program
 
@@ -698,7 +698,7 @@ class ProgramsTwin(Programs):
         return Finished(0, output.encode() if isinstance(output, str) else output, b"")
 
 
-MOST_REMEMBERED = 1000
+MAX_REMEMBERED_REQUESTS = 1000
 """Requests that a twin remembers."""
 
 
@@ -736,7 +736,7 @@ class Recordings:
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.answers = dict(answers)
         """They may be changed at any time."""
-        self.requests: deque[HttpRequest] = deque(maxlen=MOST_REMEMBERED)
+        self.requests: deque[HttpRequest] = deque(maxlen=MAX_REMEMBERED_REQUESTS)
         """The newest requests."""
         self._first: dict[str, deque[Answer]] = {}
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from leadsman.errors import PayloadError, RequestRefused
-from leadsman.text.redaction import LONGEST_LINE, LONGEST_TEXT, redact, without_secrets
+from leadsman.text.redaction import MAX_LINE_CHARS, MAX_PATTERN_CHARS, redact, without_secrets
 
 MAX_TEXT_CHARS = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
@@ -67,7 +67,7 @@ def clean(text: str) -> str:
     A device or a server may put anything into an error message: line breaks that forge log lines, escape sequences that
     drive a terminal, or the URL with its password.
     """
-    text = without_secrets(text[:LONGEST_LINE])[:LONGEST_TEXT]
+    text = without_secrets(text[:MAX_LINE_CHARS])[:MAX_PATTERN_CHARS]
     folded = text.casefold()
     if any(part in folded for part in _PARTS):
         text = without_pem(re.sub(_PAIRS, r"\1***", text))

@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 from leadsman.text import count_noun
 
-MOST_LINES = 6
+MAX_LINES = 6
 """The most log lines about one device in a minute. The next line counts those that were left out."""
-MOST_CAUSES = 20
+MAX_CAUSES = 20
 """The most causes of outages of a device that are logged in a minute however many lines there were."""
 MINUTE = 60.0
-MOST_CAUSED = 3
+MAX_CAUSED_LINES = 3
 """The most log lines about one subject in a period, if others cause them."""
 
 
-MOST_SUBJECTS = 10_000
+MAX_SUBJECTS = 10_000
 """Subjects that are remembered. Past that number, the one that was first seen longest ago is forgotten."""
 MAX_PERIOD = 3600.0
 """Seconds. The longest period of `Lines` about what others cause."""
@@ -39,7 +39,7 @@ class Lines:
             again after a period without any.
     """
 
-    def __init__(self, most: int = MOST_LINES, longest: float = MINUTE) -> None:
+    def __init__(self, most: int = MAX_LINES, longest: float = MINUTE) -> None:
         self._most = most
         self._longest = longest
         self._periods: dict[str, _Period] = {}
@@ -52,7 +52,7 @@ class Lines:
         """How many lines about `entity` were left out before this one. None: leave this one out, too.
 
         With a `cause`, such as that of an outage that begins, it is never left out while the log does not have that
-        cause in this period, and has less than `MOST_CAUSES`.
+        cause in this period, and has less than `MAX_CAUSES`.
         """
         period = self._periods.get(entity, _Period(-math.inf, 0.0, 0, 0))
         if not 0 <= at - period.began < period.length:
@@ -60,10 +60,10 @@ class Lines:
             length = min(2 * period.length, self._longest) if grown else MINUTE
             period = _Period(at, length, 0, period.left_out)
         causes = period.causes if cause is None else period.causes | {hash(cause)}
-        is_due = period.lines < self._most or len(period.causes) < len(causes) <= MOST_CAUSES
+        is_due = period.lines < self._most or len(period.causes) < len(causes) <= MAX_CAUSES
         after = period._replace(lines=period.lines + 1, left_out=0, causes=causes)
         self._periods[entity] = after if is_due else period._replace(left_out=period.left_out + 1)
-        if len(self._periods) > MOST_SUBJECTS:
+        if len(self._periods) > MAX_SUBJECTS:
             del self._periods[next(iter(self._periods))]
         return period.left_out if is_due else None
 
@@ -71,7 +71,7 @@ class Lines:
 def others() -> Lines:
     """The limit of lines that others cause: a few of each subject, then one each period with a count. The subject is
     ours, such as a device that exists: it is not text that somebody sends."""
-    return Lines(MOST_CAUSED, MAX_PERIOD)
+    return Lines(MAX_CAUSED_LINES, MAX_PERIOD)
 
 
 def left_out_before(lines: int) -> str:

@@ -22,14 +22,14 @@ from weakref import WeakSet, WeakValueDictionary
 
 from leadsman.errors import InvalidType, InvalidValue
 
-LONGEST_TEXT = 2000
+MAX_PATTERN_CHARS = 2000
 """Characters that a pattern is applied to at most."""
-MOST_STEPS = 10_000_000
+MAX_STEPS = 10_000_000
 """Steps that a search may take on the worst text, about a tenth of a second: at each of its characters, each repeat may
 be tried with each of its lengths, and each alternative."""
-SHORTEST_SECRET = 6
+MIN_SECRET_CHARS = 6
 """Characters of a secret that is hidden by its value: a shorter one is a part of too many words."""
-LONGEST_LINE = 20_000
+MAX_LINE_CHARS = 20_000
 """Characters of a text in which secrets are looked for; what follows is not shown."""
 HIDDEN = "***"
 """Takes the place of each match."""
@@ -71,7 +71,7 @@ class Secret(str):
 
     def __new__(cls, text: str) -> Self:
         self = super().__new__(cls, text)
-        self.hidden = frozenset(each for each in cls.values_in(str(text)) if len(each) >= SHORTEST_SECRET)
+        self.hidden = frozenset(each for each in cls.values_in(str(text)) if len(each) >= MIN_SECRET_CHARS)
         _SECRETS[id(self)] = self
         return self
 
@@ -196,7 +196,7 @@ def shapes_of(secret: str) -> Iterator[str]:
             for alphabet in (base64.b64encode, base64.urlsafe_b64encode):
                 text = alphabet(b"\0" * before + raw).decode()
                 inner = text[4 if before else 0 : len(text) // 4 * 4 - 4]  # without what its neighbours decide
-                if len(inner) >= SHORTEST_SECRET:
+                if len(inner) >= MIN_SECRET_CHARS:
                     yield inner
 
 
@@ -230,11 +230,11 @@ def _begin_of_cut(shape: str, text: str) -> int:
     """Where this shape begins in a text that was cut in the middle of it; the end of the text if it was not. Behind
     the cut there may be what shows it, or a quote."""
     cut = len(text.rstrip(_BEHIND_A_CUT))
-    begin = text.find(shape[:SHORTEST_SECRET], max(0, cut - len(shape)))
+    begin = text.find(shape[:MIN_SECRET_CHARS], max(0, cut - len(shape)))
     while begin >= 0:
         if shape.startswith(text[begin:cut]):
             return begin
-        begin = text.find(shape[:SHORTEST_SECRET], begin + 1)
+        begin = text.find(shape[:MIN_SECRET_CHARS], begin + 1)
     return len(text)
 
 
@@ -248,7 +248,7 @@ def redact(text: str) -> str:
     """The text, with `HIDDEN` in place of each match of a pattern."""
     for redaction in tuple(_ACTIVE):
         for pattern in redaction.patterns:
-            text = pattern.sub(HIDDEN, text[:LONGEST_TEXT])  # `HIDDEN` may be longer than what it hides
+            text = pattern.sub(HIDDEN, text[:MAX_PATTERN_CHARS])  # `HIDDEN` may be longer than what it hides
     return text
 
 
@@ -268,7 +268,7 @@ def pattern_of(pattern: object) -> re.Pattern[str]:
             steps = _steps(_parser.parse(pattern))
     except (re.error, OverflowError, RecursionError, FutureWarning) as error:
         raise InvalidValue(f"redact has {pattern!r}, which is not a regular expression: {error}; fix it") from None
-    if steps > MOST_STEPS:
+    if steps > MAX_STEPS:
         raise InvalidValue(
             f"redact has {pattern!r}, which may take too long on a long text; write an upper limit, such as {{1,40}}, "
             "instead of + and *, and nothing of variable length and no | inside a repeat"
@@ -281,13 +281,13 @@ def pattern_of(pattern: object) -> re.Pattern[str]:
 def _steps(parsed: Any) -> float:
     """The steps of a search on the worst text. Infinity if a repeat has parts whose length varies: one text can be
     divided among them in ways whose number doubles with each character."""
-    steps: float = LONGEST_TEXT
+    steps: float = MAX_PATTERN_CHARS
     for operation, argument in _operations(parsed):
         if operation in _REPEATS:
             fewest, most, body = (argument[0], int(argument[1]), argument[2])
             if most > 1 and any(_varies(inner, value) for inner, value in _operations(body)):
                 return float("inf")
-            steps *= min(max(most, most - fewest + 1), LONGEST_TEXT)
+            steps *= min(max(most, most - fewest + 1), MAX_PATTERN_CHARS)
         elif operation == "BRANCH":
             steps *= len(argument[1])
     return steps

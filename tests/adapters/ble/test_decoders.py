@@ -360,7 +360,7 @@ class TestWhoeverIsOnTheAir:
         assert heard_by.health == {"sensors": 0, "unknown": 5_000}
 
     def test_of_too_many_sensors_those_stay_that_were_heard_last(self, monkeypatch):
-        monkeypatch.setattr(decoders, "MOST_SENSORS", 20)
+        monkeypatch.setattr(decoders, "MAX_SENSORS", 20)
         heard_by = Decoders({"BB:BB:BB:BB:BB:BB": KEY})
         assert heard_by.decode(encrypted(900, address="BB:BB:BB:BB:BB:BB"), 1.0)
         for number in range(50):

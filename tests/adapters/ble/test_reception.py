@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.adapters.ble import Advertisement
-from leadsman.adapters.ble.advertisement import MOST_PARTS
+from leadsman.adapters.ble.advertisement import MAX_ENTRIES
 from leadsman.adapters.ble.radios import SIGNAL, WINDOW, Reception
 
 ADDRESS = "AA:BB:CC:DD:EE:FF"
@@ -158,7 +158,7 @@ def test_a_device_that_sends_ever_new_services_costs_no_more_memory():
             "hci0", Advertisement(ADDRESS, None, -60, (f"{number}",), {number: b"x"}, data), None, 0.0
         )
 
-    assert (len(passed.services), passed.services[-1]) == (MOST_PARTS, "199")
+    assert (len(passed.services), passed.services[-1]) == (MAX_ENTRIES, "199")
     assert (passed.manufacturer, passed.service_data) == ({199: b"x"}, {"000000c7": b"x"})
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.adapters.caldav.recurrence import occurrences
-from leadsman.adapters.caldav.sieve import LONGEST_LINE, LONGEST_RULE, MAX_OBJECT_CHARS, MOST_CHANGES, sift
+from leadsman.adapters.caldav.sieve import MAX_OBJECT_CHARS, MAX_PROPERTY_CHARS, MAX_RULE_CHARS, MAX_ZONE_CHANGES, sift
 from leadsman.errors import GarbledData
 from leadsman_rigs.dav import event
 
@@ -75,11 +75,11 @@ def test_clocks_that_change_at_another_pace_are_refused_whatever_the_window(rule
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (event("e", START, "DESCRIPTION:" + "x" * LONGEST_LINE), "DESCRIPTION has"),
-        (event("e", START, "RRULE:FREQ=DAILY;BYMONTHDAY=" + "1," * LONGEST_RULE), "RRULE has"),
-        (event("e", START, "EX\r\n RULE:FREQ=DAILY;BYMONTHDAY=" + "1," * LONGEST_RULE), "EXRULE has"),
+        (event("e", START, "DESCRIPTION:" + "x" * MAX_PROPERTY_CHARS), "DESCRIPTION has"),
+        (event("e", START, "RRULE:FREQ=DAILY;BYMONTHDAY=" + "1," * MAX_RULE_CHARS), "RRULE has"),
+        (event("e", START, "EX\r\n RULE:FREQ=DAILY;BYMONTHDAY=" + "1," * MAX_RULE_CHARS), "EXRULE has"),
         ("".join([event("e", START, "SUMMARY:" + "x" * 60_000)] * (MAX_OBJECT_CHARS // 60_000 + 1)), "characters"),
-        (with_zone(*["RRULE:FREQ=YEARLY"] * (MOST_CHANGES + 1)), "101 ways"),
+        (with_zone(*["RRULE:FREQ=YEARLY"] * (MAX_ZONE_CHANGES + 1)), "101 ways"),
     ],
     ids=["line", "rule", "exceptions by rule", "object", "zones"],
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leadsman.adapters.http.answer import AnswerTooLong, Body
 from leadsman.errors import GarbledData
 
-MOST = 10_000
+MAX_BYTES = 10_000
 PACKERS = {
     "": bytes,
     "identity": bytes,
@@ -22,7 +22,7 @@ PACKERS = {
 """Also several members of gzip behind each other, and a deflate without its header."""
 
 
-def unpacked(encoding, packed, cuts, most=MOST):
+def unpacked(encoding, packed, cuts, most=MAX_BYTES):
     body = Body(encoding, most)
     begin = 0
     for end in sorted({*(cut % (len(packed) + 1) for cut in cuts), len(packed)}):
@@ -31,7 +31,7 @@ def unpacked(encoding, packed, cuts, most=MOST):
     return body.finish()
 
 
-@given(st.sampled_from([*PACKERS]), st.binary(max_size=MOST), st.lists(st.integers(3, 2**16), max_size=8))
+@given(st.sampled_from([*PACKERS]), st.binary(max_size=MAX_BYTES), st.lists(st.integers(3, 2**16), max_size=8))
 def test_whatever_is_packed_comes_out_as_it_was_in_whatever_pieces(encoding, content, cuts):
     assert unpacked(encoding, PACKERS[encoding](content), cuts) == content
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from leadsman.adapters.serial.framing import FixedFramer, LineFramer
-from leadsman.adapters.serial.port import MOST_UNREAD, MOST_UNREAD_BYTES, SerialConnection
+from leadsman.adapters.serial.port import MAX_UNREAD_BYTES, MAX_UNREAD_MESSAGES, SerialConnection
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
 from leadsman.testing import SerialTwin
 
@@ -88,19 +88,19 @@ def test_messages_that_arrived_before_the_end_can_still_be_read(loop, connection
 def test_a_late_reader_finds_the_newest_messages():
     connection = SerialConnection("/dev/tty", LineFramer())
 
-    for number in range(MOST_UNREAD + 10):
+    for number in range(MAX_UNREAD_MESSAGES + 10):
         connection.data_received(b"%d\n" % number)
 
-    assert len(connection.unread) == MOST_UNREAD
+    assert len(connection.unread) == MAX_UNREAD_MESSAGES
     assert connection.unread[0] == b"10"
 
 
 def test_short_messages_are_kept_in_larger_numbers():
     connection = SerialConnection("/dev/tty", FixedFramer(1))
 
-    connection.data_received(bytes(MOST_UNREAD_BYTES + 10))
+    connection.data_received(bytes(MAX_UNREAD_BYTES + 10))
 
-    assert len(connection.unread) == MOST_UNREAD_BYTES
+    assert len(connection.unread) == MAX_UNREAD_BYTES
 
 
 def test_unread_input_can_be_discarded_with_what_just_arrives(loop, connection):

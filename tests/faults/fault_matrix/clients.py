@@ -24,7 +24,7 @@ FAR = 0.025
 """Seconds to the broker, one way."""
 RATE, FLOOD, AFTER = 2000, 8.0, 5.0
 """Commands a second; seconds for which they come, and for which the devices are watched after that."""
-LEAST = 0.9
+MIN_SHARE = 0.9
 """The part of the readings that are due in that time which a device must give. When they come is a figure without a
 limit: broker, proxy and subscriber share the machine with the app, and they are as late as it is busy."""
 
@@ -82,8 +82,8 @@ def flood_of_commands(stand: Stand) -> None:
     time.sleep(AFTER)
     ended, after = time.time(), came()
     stand.figure("commands", sent, least=RATE * FLOOD / 2)
-    stand.figure("readings during the flood, of those due", taken(began, over), least=LEAST)
-    stand.figure("after it", taken(over, ended), least=LEAST)
+    stand.figure("readings during the flood, of those due", taken(began, over), least=MIN_SHARE)
+    stand.figure("after it", taken(over, ended), least=MIN_SHARE)
     stand.figure("delivered during the flood", (during - before) / ((over - began) / INTERVAL))
     stand.figure("delivered after it", (after - during) / ((ended - over) / INTERVAL))
     stand.figure("answers", sum(topic == "row/boiler/set/result" for topic, _ in list(stand.heard)), least=1)

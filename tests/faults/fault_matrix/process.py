@@ -13,7 +13,7 @@ from benchmarks.ear import Ear
 from fault_matrix.answers import SILENCE, judging, reading, refusing
 from fault_matrix.broker import FIVE, WINDOW
 from fault_matrix.row import P0, P1, row
-from fault_matrix.stand import LONGEST_EXIT, WITHIN, Job, Stand, good, greet
+from fault_matrix.stand import MAX_EXIT_SECONDS, WITHIN, Job, Stand, good, greet
 from leadsman import App, CircuitBreaker
 from leadsman.testing import Harness, Scripted
 from leadsman.testing.mosquitto import free_port
@@ -247,7 +247,7 @@ def asked_to_end(stand: Stand) -> None:
         phases.reach()
         took = {phase: stand.stop(job) for phase, job in phases.jobs.items()}
     for phase, seconds in took.items():
-        stand.figure(phase, seconds, most=LONGEST_EXIT)
+        stand.figure(phase, seconds, most=MAX_EXIT_SECONDS)
     stand.figure("exits by the deadline", sum(job.process.returncode != 0 for job in phases.jobs.values()))
 
 

@@ -4,13 +4,13 @@ import time
 
 from leadsman.errors import LeaseStoreUnreachable
 
-LONGEST = 30.0
+MAX_SECONDS = 30.0
 """Seconds that an engine may take to work again."""
 
 
 async def until_it_works(call, *arguments):
     """Make a call again and again until the engine answers."""
-    deadline = time.monotonic() + LONGEST
+    deadline = time.monotonic() + MAX_SECONDS
     while True:
         try:
             return await call(*arguments)

@@ -5,8 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.nodes.standby.model import ENDS_AFTER, FAULTS, TICK, TTL, World, apply, lease
 
-from leadsman.nodes.standby.machine import LONGEST_WAIT, MOST_TIMES
-from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL
+from leadsman.nodes.standby.machine import MAX_WAIT_SECONDS, MAX_WAIT_TTLS
+from leadsman.nodes.standby.renewal import MAX_TOKEN, MAX_TTL_SECONDS
 from leadsman_rigs.examples import examples
 
 schedules = st.lists(
@@ -94,21 +94,21 @@ def test_a_node_that_ends_is_replaced_at_once(world):
 forged = st.builds(
     lease,
     st.sampled_from(["evil", "n0", "z" * 200]),
-    st.one_of(st.integers(1, LARGEST_TOKEN), st.sampled_from([1, LARGEST_TOKEN - 1, LARGEST_TOKEN])),
-    st.one_of(st.floats(0.1, LONGEST_TTL), st.just(LONGEST_TTL)),
-    st.floats(-LARGEST_TOKEN, LARGEST_TOKEN),
+    st.one_of(st.integers(1, MAX_TOKEN), st.sampled_from([1, MAX_TOKEN - 1, MAX_TOKEN])),
+    st.one_of(st.floats(0.1, MAX_TTL_SECONDS), st.just(MAX_TTL_SECONDS)),
+    st.floats(-MAX_TOKEN, MAX_TOKEN),
 )
 
 
 @settings(max_examples=examples(20), deadline=None)
 @given(worlds, forged)
-@example(World(), lease("evil", LARGEST_TOKEN))
-@example(World(), lease("evil", 7, LONGEST_TTL))
+@example(World(), lease("evil", MAX_TOKEN))
+@example(World(), lease("evil", 7, MAX_TTL_SECONDS))
 def test_a_lease_that_anybody_else_wrote_stops_the_nodes_for_a_minute_at_the_most(world, written):
     world.run(20)
 
     world.broker.set_lease(world, written)
-    world.run(max(LONGEST_WAIT, MOST_TIMES * TTL) + 2 * TTL)
+    world.run(max(MAX_WAIT_SECONDS, MAX_WAIT_TTLS * TTL) + 2 * TTL)
 
     assert len(world.acting) == 1
     assert world.overlap == 0

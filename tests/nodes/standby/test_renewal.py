@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.nodes.brief import is_online
-from leadsman.nodes.standby.renewal import LARGEST_TOKEN, LONGEST_TTL, Renewal, read_renewal
+from leadsman.nodes.standby.renewal import MAX_TOKEN, MAX_TTL_SECONDS, Renewal, read_renewal
 
 WRITTEN = {"owner": "pi-1", "token": 7, "ttl_s": 15.0, "sent": 12.5}
 
@@ -25,15 +25,15 @@ def test_what_is_written_is_read():
         {"token": 0},
         {"token": True},
         {"token": 1.5},
-        {"token": LARGEST_TOKEN + 1},
+        {"token": MAX_TOKEN + 1},
         {"ttl_s": 0},
         {"ttl_s": "15"},
         {"ttl_s": True},
         {"ttl_s": float("nan")},
-        {"ttl_s": LONGEST_TTL + 1},
+        {"ttl_s": MAX_TTL_SECONDS + 1},
         {"sent": None},
-        {"sent": LARGEST_TOKEN + 1},
-        {"sent": -LARGEST_TOKEN - 1},
+        {"sent": MAX_TOKEN + 1},
+        {"sent": -MAX_TOKEN - 1},
         {"sent": 10**400},
         {"sent": float("nan")},
         {"sent": float("inf")},

@@ -60,18 +60,18 @@ def _aliases(form: str) -> str:
 
 def payloads() -> Iterator[Bomb]:
     """Payloads of commands and requests."""
-    from leadsman.mqtt.answers import MOST_BYTES, decode
+    from leadsman.mqtt.answers import MAX_REQUEST_BYTES, decode
 
     for name, payload in {
-        "lists in lists": b"[" * MOST_BYTES,
-        "objects in objects": b'{"a":' * (MOST_BYTES // 5),
+        "lists in lists": b"[" * MAX_REQUEST_BYTES,
+        "objects in objects": b'{"a":' * (MAX_REQUEST_BYTES // 5),
         "21 levels": b"[" * 21 + b"]" * 21,
-        "a long number in a list": b"[" + b"9" * (MOST_BYTES - 2) + b"]",
+        "a long number in a list": b"[" + b"9" * (MAX_REQUEST_BYTES - 2) + b"]",
         "an infinite number": b"[1e400]",
         "no number": b"[NaN]",
         "a key twice": b'{"a": 1, "a": 2}',
         "half a surrogate pair": b'"\\ud800"',
-        "no text": b"\xff" * MOST_BYTES,
+        "no text": b"\xff" * MAX_REQUEST_BYTES,
         "too large": b"x" * 2**24,
     }.items():
         yield name, lambda payload=payload: decode(payload)

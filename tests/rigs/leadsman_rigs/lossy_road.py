@@ -20,7 +20,7 @@ CLONE_NEWNET = 0x40000000
 """unshare(2)."""
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 """Linux's if_tun.h."""
-LARGEST = 65536
+MAX_DATAGRAM_BYTES = 65536
 
 
 class NoRoad(OSError):
@@ -108,7 +108,7 @@ class LossyRoad:
             if self._stop[0] in ready:
                 return
             for end in ready:
-                packet = os.read(end, LARGEST)
+                packet = os.read(end, MAX_DATAGRAM_BYTES)
                 if self._dice.random() < self.loss:
                     self.lost += 1
                     continue

@@ -92,7 +92,7 @@ T = TypeVar("T")
 
 DELAY = 0.001
 """Seconds that a request takes to the engine, and an answer back: that of a local network."""
-_SHORTEST_SLEEP = 0.001
+_MIN_SLEEP_SECONDS = 0.001
 """Seconds; a shorter one may not let virtual time pass at all."""
 
 
@@ -268,7 +268,7 @@ class MemoryEngine:
         if self.table.sweep(now):
             self.changed()
         end = self.table.next_end()
-        until_end = self.terms.ttl if end is None else max(end - now, _SHORTEST_SLEEP)
+        until_end = self.terms.ttl if end is None else max(end - now, _MIN_SLEEP_SECONDS)
         self._timer = asyncio.get_running_loop().call_later(min(until_end, self.terms.ttl / 4), self._sweep)
 
 

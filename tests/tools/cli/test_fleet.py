@@ -12,7 +12,7 @@ from leadsman.loop.clock import rfc3339
 from leadsman.monitoring.document import StatusWord
 from leadsman.monitoring.health import WELL
 from leadsman.tools.cli import fleet as fleet_module
-from leadsman.tools.cli.fleet import ANSWERED, LONGEST_PAYLOAD, MOST_APPS, OVERDUE, Fleet, describe_reading
+from leadsman.tools.cli.fleet import ANSWERED, MAX_APPS, MAX_READING_CHARS, OVERDUE, Fleet, describe_reading
 
 NOW = 1_795_338_000.0
 ERROR = "DeviceTimeout: no answer"
@@ -130,10 +130,10 @@ def test_a_pattern_that_is_wider_at_the_broker_is_matched_again_here():
 
 def test_a_broker_full_of_old_registries_is_not_kept_whole():
     fleet = Fleet(())
-    for number in range(MOST_APPS + 5):
+    for number in range(MAX_APPS + 5):
         heard(fleet, f"p{number}/status", status())
 
-    assert len(fleet.prefixes) == MOST_APPS
+    assert len(fleet.prefixes) == MAX_APPS
 
 
 def test_a_row_is_made_of_the_heartbeat_and_counts_down(fleet):
@@ -209,8 +209,8 @@ def test_an_app_that_answers_is_not_silent_however_seldom_it_sends_a_heartbeat(f
 
 
 def test_names_that_somebody_makes_up_and_long_payloads_are_not_kept_for_ever(fleet, monkeypatch):
-    monkeypatch.setattr(fleet_module, "MOST_DEVICES", 3)
-    heard(fleet, "house/attic/state", b"x" * 10 * LONGEST_PAYLOAD)
+    monkeypatch.setattr(fleet_module, "MAX_DEVICES", 3)
+    heard(fleet, "house/attic/state", b"x" * 10 * MAX_READING_CHARS)
     for number in range(10):
         heard(fleet, f"house/d{number}/state", {"t": number})
         heard(fleet, f"house/d{number}/availability", "online")
@@ -219,7 +219,7 @@ def test_names_that_somebody_makes_up_and_long_payloads_are_not_kept_for_ever(fl
     app = fleet._apps["house"]
 
     assert [len(each) for each in (app.values, app.availability, app.details, app.names)] == [3, 3, 3, 3]
-    assert len(app.values["attic"].payload) == LONGEST_PAYLOAD
+    assert len(app.values["attic"].payload) == MAX_READING_CHARS
 
 
 def test_the_row_of_an_app_has_its_outbox_and_its_connection(fleet):

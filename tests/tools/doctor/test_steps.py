@@ -13,7 +13,7 @@ from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.topics import Topics
 from leadsman.testing import VirtualLoop
 from leadsman.tools.doctor import broker
-from leadsman.tools.doctor.broker import MOST_BYTES, MOST_MESSAGES, Visit, Visitor
+from leadsman.tools.doctor.broker import MAX_BYTES, MAX_MESSAGES, Visit, Visitor
 from leadsman.tools.doctor.facts import Answered, BrokerFacts, ProbeFacts, RetainedFacts
 from leadsman.tools.doctor.subject import Subject
 
@@ -151,14 +151,14 @@ class Flooded(Visit):
 def test_of_a_flood_of_retained_messages_so_many_are_kept_and_the_status_is_among_them(monkeypatch, facts):
     @contextlib.asynccontextmanager
     async def visit_of(visitor, step):
-        yield Flooded(MOST_MESSAGES + 50)
+        yield Flooded(MAX_MESSAGES + 50)
 
     monkeypatch.setattr(broker, "visit_of", visit_of)
 
     found = run(broker.landscape, facts=facts)
 
     assert found["crowded"]
-    assert len(found["kept"]) == MOST_MESSAGES
+    assert len(found["kept"]) == MAX_MESSAGES
     assert found["kept"]["house/status"] == b'{"state":"online"}'
 
 
@@ -175,7 +175,7 @@ def test_a_broker_that_does_not_answer_without_a_flood_is_no_flood(monkeypatch):
 
 def test_few_messages_that_are_large_are_a_flood_too():
     visit = Visit()
-    visit.received(Received("a", bytes(MOST_BYTES - 2), True))
+    visit.received(Received("a", bytes(MAX_BYTES - 2), True))
     assert not visit.crowded
 
     visit.received(Received("b", b"12", True))

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from airthings2mqtt.payloads import Air
 
-LEAST = 20
+MIN_BECQUERELS = 20
 """Bq/m³: a long-term average below it says nothing when it falls."""
 COLLAPSE = 4
 """A long-term average that falls to less than a quarter between two readings began anew: it covers months."""
@@ -37,7 +37,7 @@ def believed(air: Air, before: Memory | None, now: datetime, settle: timedelta) 
     last, reset_at = (None, None) if before is None else (before["long_term"], before["reset_at"])
     long_term = air.radon_long_term_avg
     warming_up = not (air.radon_24h_avg or long_term)
-    collapsed = last is not None and long_term is not None and last >= LEAST and long_term * COLLAPSE < last
+    collapsed = last is not None and long_term is not None and last >= MIN_BECQUERELS and long_term * COLLAPSE < last
     begins_anew = last != 0 if warming_up else collapsed
     if begins_anew:
         reset_at = now.isoformat()

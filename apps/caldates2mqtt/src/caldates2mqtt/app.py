@@ -5,7 +5,7 @@ from caldates2mqtt.settings import DEMO, Calendar, Settings
 from leadsman import UNTIL_NEXT_POLL, App, Context, Cron, Device, ExponentialBackoff, command_line
 from leadsman.adapters.caldav import CalDav
 
-LONGEST_TITLE = 100
+MAX_TITLE_CHARS = 100
 """Characters; what is longer is cut, since a display is not wider."""
 
 
@@ -65,7 +65,7 @@ async def next_dates(calendars: CalDav, calendar: Calendar, query: Query) -> Dat
     whole_days = [event for event in events if event.all_day and event.summary]
     today = calendars.today()
     entries = [
-        Entry(title=event.summary[:LONGEST_TITLE], date=event.start, days_left=max((event.start - today).days, 0))
+        Entry(title=event.summary[:MAX_TITLE_CHARS], date=event.start, days_left=max((event.start - today).days, 0))
         for event in whole_days[: query.entries or calendar.entries]
     ]
     return Dates(events=entries, days_left=entries[0].days_left if entries else None)

@@ -13,12 +13,12 @@ from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.text import clean
 
-MOST_KNOWN = 512
+MAX_DEVICES = 512
 """Devices remembered; in a city thousands pass by."""
-MOST_PARTS = 16
+MAX_ENTRIES = 16
 """Entries of each kind that are remembered of a device: a legacy advertisement with its scan response has 62 bytes, of
 which an entry with a value takes four or more."""
-LONGEST_PACKET = 1650
+MAX_PACKET_BYTES = 1650
 """Bytes of extended advertising data (Core Specification, Vol 4, Part E, 7.8.54); legacy ones have 31, and a scan
 response as many."""
 WEAKEST, STRONGEST = -127, 20
@@ -54,7 +54,7 @@ def decode_packet(address: int, rssi: int, data: bytes) -> Advertisement | None:
     """The advertisement in a packet, as it is in the air (Core Specification Supplement, Part A). What is garbled in
     it, or of an unknown type, is left out. None if there is no such address, or the packet is longer than any in the
     air."""
-    if not 0 <= address < 1 << 48 or len(data) > LONGEST_PACKET:
+    if not 0 <= address < 1 << 48 or len(data) > MAX_PACKET_BYTES:
         return None
     name: str | None = None
     services: list[str] = []
@@ -165,7 +165,7 @@ def _remember(devices: dict[str, _T], address: str, value: _T) -> None:
     """Remember something of a device, and forget the one that was heard longest ago if there are too many."""
     devices.pop(address, None)
     devices[address] = value
-    if len(devices) > MOST_KNOWN:
+    if len(devices) > MAX_DEVICES:
         del devices[next(iter(devices))]
 
 
@@ -189,12 +189,12 @@ def _join(before: Advertisement, packet: Advertisement) -> Advertisement:
 
 
 def _newest(parts: Mapping[_K, bytes]) -> dict[_K, bytes]:
-    return dict(list(parts.items())[-MOST_PARTS:])
+    return dict(list(parts.items())[-MAX_ENTRIES:])
 
 
 def name_and_services(before: Advertisement, packet: Advertisement) -> Advertisement:
     """A packet with the name and the services that its device has advertised before, and no other data than its own."""
-    services = tuple(dict.fromkeys((*before.services, *packet.services)))[-MOST_PARTS:]
+    services = tuple(dict.fromkeys((*before.services, *packet.services)))[-MAX_ENTRIES:]
     return packet._replace(name=packet.name or before.name, services=services)
 
 

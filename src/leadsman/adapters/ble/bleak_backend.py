@@ -35,7 +35,7 @@ _FLAGS = (b"\x02", b"\x04", b"\x05", b"\x06", b"\x1a")
 
 _DATA = ("ManufacturerData", "ServiceData")
 """Properties of a device that BlueZ sets to what was in a packet (``doc/org.bluez.Device.rst``)."""
-_MOST_DEVICES = 4096
+_MAX_DEVICES = 4096
 """Devices of BlueZ whose properties are remembered. BlueZ forgets one that it has not heard for 30 s."""
 
 _OFF = "Bluetooth is missing or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
@@ -158,7 +158,7 @@ class _DeviceProperties:
         """The manufacturer data and the service data that are new."""
         last, before = self._known.pop(path, (device, {}))
         self._known[path] = device, properties
-        if len(self._known) > _MOST_DEVICES:
+        if len(self._known) > _MAX_DEVICES:
             del self._known[next(iter(self._known))]
         if last not in (None, device):
             before = {}

@@ -13,7 +13,7 @@ SERVICE = "0000fcd2-0000-1000-8000-00805f9b34fb"
 
 SHARES = frozenset({"battery", "humidity", "moisture"})
 """The kinds, and device classes, that are shares in per cent."""
-MOST_OF_A_SHARE = 110
+MAX_PERCENT = 110
 """Per cent. A calibrated sensor may say 100.3 % in fog; what is far above is a byte of ones, for a value that is not
 known."""
 
@@ -171,7 +171,7 @@ def decode(data: bytes) -> dict[str, Measurement]:
         elif kind in _KINDS:
             name, shape, size, divisor = _KINDS[kind]
             value = _value(_part(data, at + 1, at + 1 + size), shape, divisor)
-            known = name not in SHARES or not isinstance(value, int | float) or value <= MOST_OF_A_SHARE
+            known = name not in SHARES or not isinstance(value, int | float) or value <= MAX_PERCENT
             _put(found, name, value if known else None)
             at += 1 + size
         else:

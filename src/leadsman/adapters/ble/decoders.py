@@ -19,7 +19,7 @@ from pydantic import AfterValidator, SecretStr
 
 from leadsman.adapters.ble import bthome
 from leadsman.adapters.ble.advertisement import Advertisement, check_address
-from leadsman.adapters.ble.bthome import MOST_OF_A_SHARE, SHARES
+from leadsman.adapters.ble.bthome import MAX_PERCENT, SHARES
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, check_found, missing
 from leadsman.readings.sensor import Sensor
 from leadsman.text import clean, log_fields
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from leadsman.adapters.ble.radio import BleRadio
 
-MOST_SENSORS = 10_000
+MAX_SENSORS = 10_000
 """Sensors without a key whose parsers are kept, 4 to 7 kB each; the one that was heard longest ago goes first. Nothing
 is kept of other devices."""
 RECENT = 600.0
@@ -214,7 +214,7 @@ class Decoders:
                 return None
             sensor = _DecodedSensor(found.decoder, self._keys.get(address), now)
         sensors[address] = sensor
-        if len(self._sensors) > MOST_SENSORS:
+        if len(self._sensors) > MAX_SENSORS:
             del self._sensors[next(iter(self._sensors))]
         outcome = sensor.take(advertisement, now)
         self._counts[outcome] += 1
@@ -388,7 +388,7 @@ def _is_unknown(content: object, unit: str | None, device_class: str | None) -> 
     nothing but ones is 127 or 255 % of humidity."""
     if isinstance(content, str):
         return unit is not None
-    if device_class in SHARES and isinstance(content, int | float) and not 0 <= content <= MOST_OF_A_SHARE:
+    if device_class in SHARES and isinstance(content, int | float) and not 0 <= content <= MAX_PERCENT:
         return True
     return content is None or (isinstance(content, float) and not math.isfinite(content))
 

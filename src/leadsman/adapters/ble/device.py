@@ -15,7 +15,7 @@ SUBSCRIBE_TIMEOUT = 5.0
 """Seconds for a subscription."""
 UNSUBSCRIBE_TIMEOUT = 3.0
 """Seconds for its end; the connection ends next."""
-MOST_UNREAD = 4096
+MAX_UNREAD_NOTIFICATIONS = 4096
 """Notifications kept for a handler that is busy."""
 
 _T = TypeVar("_T")
@@ -76,7 +76,7 @@ class BleDevice:
 
         Raises:
             DeviceTimeout, DeviceUnavailable: nothing arrived for that long, or the device is gone. A retry may help.
-            GarbledData: more than `MOST_UNREAD` notifications were waiting to be taken.
+            GarbledData: more than `MAX_UNREAD_NOTIFICATIONS` notifications were waiting to be taken.
             InvalidType, InvalidValue: an argument is invalid.
         """
         uuid, limit = uuid_of(characteristic), positive_seconds(silence, "silence")
@@ -86,7 +86,7 @@ class BleDevice:
 
         def on_notification(data: bytes) -> None:
             nonlocal missed
-            if len(unread) < MOST_UNREAD:
+            if len(unread) < MAX_UNREAD_NOTIFICATIONS:
                 unread.append(data)
             else:
                 missed = True

@@ -26,7 +26,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from typing import TYPE_CHECKING, Self
 
 from leadsman.adapters.adapter import Resource
-from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement, AdvertisementFilter, check_address
+from leadsman.adapters.ble.advertisement import MAX_DEVICES, Advertisement, AdvertisementFilter, check_address
 from leadsman.adapters.ble.backend import Backend, GattConnection, Handle, start_scanner
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
@@ -176,7 +176,7 @@ class Scanner:
         self._received_at = asyncio.get_running_loop().time()
         self.known.pop(advertisement.address, None)
         self.known[advertisement.address] = handle, self._received_at
-        if len(self.known) > MOST_KNOWN:
+        if len(self.known) > MAX_DEVICES:
             del self.known[next(iter(self.known))]
         for listener in tuple(self.listeners):
             listener(advertisement)
@@ -184,7 +184,7 @@ class Scanner:
 
 DISCONNECT_TIMEOUT = 3.0
 """Seconds; bleak waits ten where bluetoothd was restarted, and a poll that has to end must end."""
-MOST_ADVERTISEMENTS = 256
+MAX_ADVERTISEMENTS = 256
 """Advertisements kept for a handler that is busy; the oldest go first."""
 
 logger = logging.getLogger("leadsman")
@@ -354,7 +354,7 @@ class BleRadio:
             0.0 if every is None else positive_seconds(every, "every"),
             changed,
         )
-        unread, news = deque[Advertisement](maxlen=MOST_ADVERTISEMENTS), asyncio.Event()
+        unread, news = deque[Advertisement](maxlen=MAX_ADVERTISEMENTS), asyncio.Event()
         clock = asyncio.get_running_loop().time
 
         def listen(advertisement: Advertisement) -> None:

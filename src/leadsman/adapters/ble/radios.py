@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from leadsman.adapters.ble.advertisement import MOST_KNOWN, MOST_PARTS, Advertisement, name_and_services
+from leadsman.adapters.ble.advertisement import MAX_DEVICES, MAX_ENTRIES, Advertisement, name_and_services
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection, Handle, start_scanner
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, PermanentError
 from leadsman.loop.durations import human
@@ -184,7 +184,7 @@ class _Device:
         for part in parts:
             self.passed.pop(part, None)
             self.passed[part] = radio, now
-        while len(self.passed) > MOST_PARTS:
+        while len(self.passed) > MAX_ENTRIES:
             del self.passed[next(iter(self.passed))]
         self.latest = name_and_services(self.latest, advertisement)
         return True
@@ -211,7 +211,7 @@ class Reception:
         device sent before in other packets, and the best signal. None if another radio has delivered it."""
         device = self._devices.pop(advertisement.address, None) or _Device(advertisement)
         self._devices[advertisement.address] = device
-        if len(self._devices) > MOST_KNOWN:
+        if len(self._devices) > MAX_DEVICES:
             del self._devices[next(iter(self._devices))]
         device.signals[radio] = Signal(advertisement.rssi, now, handle)
         if not device.take(radio, advertisement, now):

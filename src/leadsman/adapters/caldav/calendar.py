@@ -26,11 +26,11 @@ from leadsman.loop.host_zone import host_zone
 from leadsman.loop.threads import Worker
 from leadsman.text.redaction import SecretValue, secret_or_none
 
-MOST_DAYS = 3660
+MAX_DAYS = 3660
 """Days of a window: ten years."""
-MOST_OBJECTS = 500
+MAX_OBJECTS = 500
 """Objects of a calendar that is requested whole: some 400 kB, and half a second of a server."""
-MOST_COMPARED = 20
+MAX_COMPARED_CALENDARS = 20
 """Calendars of which the doctor compares two searches."""
 COMPARED_DAYS = 366
 """Days of that comparison, in which each yearly event takes place."""
@@ -59,7 +59,7 @@ class CalDav:
         password: the user's password; often an application password; text or a `SecretStr`. A `Path` is a file that
             holds it, read at each connection.
         token: a bearer token instead of username and password; text or a `SecretStr`.
-        search: how events are searched for. ``"auto"``: a calendar that has at most `MOST_OBJECTS` objects, and whose
+        search: how events are searched for. ``"auto"``: a calendar that has at most `MAX_OBJECTS` objects, and whose
             server has sync tokens, is read whole, and another one by a search by time on the server. ``"all"``: each
             calendar is read whole, for servers that leave events out of a search by time.
         zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.
@@ -165,7 +165,7 @@ class CalDav:
 
         Args:
             calendar: its name, or its path below the URL, with a slash; None if the URL is that of the calendar.
-            days: the number of days, 1 to `MOST_DAYS`.
+            days: the number of days, 1 to `MAX_DAYS`.
             start: the first day; None is today.
             zone: a time zone that overrides the adapter's.
 
@@ -174,8 +174,8 @@ class CalDav:
             PermanentError: the password is wrong, or there is no such calendar.
             RetryRequested: the server asks for a pause and names its length.
         """
-        if type(days) is not int or not 1 <= days <= MOST_DAYS:
-            raise InvalidValue(f"days is {days!r}; it must be 1 to {MOST_DAYS}")
+        if type(days) is not int or not 1 <= days <= MAX_DAYS:
+            raise InvalidValue(f"days is {days!r}; it must be 1 to {MAX_DAYS}")
         where = self._local() if zone is None else _check_zone(zone)
         first = _day(where) if start is None else start
         async with self._lock:
@@ -206,7 +206,7 @@ class CalDav:
 
     def _reads_whole(self, objects: int | None) -> bool:
         """Whether a calendar with this number of objects is read whole. None: the number is not known."""
-        return self._search == "all" or (objects is not None and objects <= MOST_OBJECTS)
+        return self._search == "all" or (objects is not None and objects <= MAX_OBJECTS)
 
     def _whole(self, calendar: str | None) -> list[str] | None:
         """Return a whole calendar; None if the server refuses that, or it is too large, and a search by time may bring
@@ -232,7 +232,7 @@ class CalDav:
         async with self:
             where = self._local()
             first = _day(where)
-            for calendar in (await self.calendars())[:MOST_COMPARED]:
+            for calendar in (await self.calendars())[:MAX_COMPARED_CALENDARS]:
                 async with self._lock:
                     found = await self._in_thread(functools.partial(self._compared, calendar, first, where))
                 yield found

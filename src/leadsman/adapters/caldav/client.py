@@ -37,9 +37,9 @@ except ImportError as error:
 DavObject = Any
 """An object of caldav or of its HTTP client. Its annotations promise a result or a coroutine, whichever client is
 used."""
-MOST_BYTES = 8 * 1024 * 1024
+MAX_REPLY_BYTES = 8 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one megabyte."""
-MOST_TAGS = 100_000
+MAX_REPLY_TAGS = 100_000
 """Tags of one reply, which take a second to read. One event has about 14."""
 
 _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
@@ -191,18 +191,18 @@ def _adapter(ca: str | None) -> DavObject:
 
 
 def _limit_size(request: DavObject) -> DavObject:
-    """A session's ``request`` that reads no more than `MOST_BYTES`, whatever the server sends."""
+    """A session's ``request`` that reads no more than `MAX_REPLY_BYTES`, whatever the server sends."""
 
     def ask(*args: DavObject, **kwargs: DavObject) -> DavObject:
         response = request(*args, **{**kwargs, "stream": True})
         content = bytearray()
         for piece in response.iter_content(65536):
             content += piece
-            if len(content) > MOST_BYTES:
+            if len(content) > MAX_REPLY_BYTES:
                 response.close()
-                raise ReplyTooLarge(f"the server's reply is longer than {MOST_BYTES // 1024 // 1024} MiB")
-        if (tags := content.count(b"<")) > MOST_TAGS:
-            raise ReplyTooLarge(f"the server's reply has {tags:,} tags; {MOST_TAGS:,} are allowed")
+                raise ReplyTooLarge(f"the server's reply is longer than {MAX_REPLY_BYTES // 1024 // 1024} MiB")
+        if (tags := content.count(b"<")) > MAX_REPLY_TAGS:
+            raise ReplyTooLarge(f"the server's reply has {tags:,} tags; {MAX_REPLY_TAGS:,} are allowed")
         if response.status_code < 300 and "html" in str(response.headers.get("Content-Type", "")):
             raise GarbledData(f"the reply is {_WEB_PAGE}")
         response._content, response._content_consumed = bytes(content), True  # noqa: SLF001  # as requests keeps it

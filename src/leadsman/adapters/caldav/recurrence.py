@@ -21,7 +21,7 @@ from leadsman.text import clean, describe, log_fields, without_secret_lines
 if TYPE_CHECKING:
     import icalendar
 
-MOST_TOGETHER = 20_000
+MAX_OCCURRENCES_IN_WINDOW = 20_000
 """Occurrences of all events within the window, which take a second to expand."""
 MAX_EXPANSION_SECONDS = 10.0
 """Seconds for all events together."""
@@ -94,8 +94,10 @@ def occurrences(
         else:
             if passed_over and not _was_told(text, reported):
                 logger.warning("In a calendar, %s", "; ".join(passed_over[:3]), extra=log_fields("event repaired"))
-        if len(found) > MOST_TOGETHER:
-            raise GarbledData(f"more than {MOST_TOGETHER:,} events take place in the window; ask for fewer days")
+        if len(found) > MAX_OCCURRENCES_IN_WINDOW:
+            raise GarbledData(
+                f"more than {MAX_OCCURRENCES_IN_WINDOW:,} events take place in the window; ask for fewer days"
+            )
     if broken and broken == total:
         raise GarbledData(f"none of {total} events can be read")
     return sorted(found, key=lambda event: (_moment(event.start, zone), event.summary))
@@ -157,8 +159,10 @@ def _of_text(text: str, start: date, end: date, zone: tzinfo, passed_over: list[
         name, begin = clean(str(component.get("SUMMARY", "")))[:60], component.get("DTSTART").dt
         first = begin.date() if isinstance(begin, datetime) else begin
         most += sum(check_rule(rule, name, first, end, days) for rule in _rules(component))
-    if most > MOST_TOGETHER:
-        raise GarbledData(f"its events would take place {most:.0f} times in {days} days; {MOST_TOGETHER:,} are allowed")
+    if most > MAX_OCCURRENCES_IN_WINDOW:
+        raise GarbledData(
+            f"its events would take place {most:.0f} times in {days} days; {MAX_OCCURRENCES_IN_WINDOW:,} are allowed"
+        )
     window = _midnight(start, zone), _midnight(end, zone)
     return (
         event for each in recurring_ical_events.of(calendar).between(*window) if (event := _event(each)) is not None

@@ -11,7 +11,7 @@ Rule = Mapping[str, Any]
 """The parts of a rule, each a list: ``{"FREQ": ["DAILY"], "COUNT": [3]}``, as icalendar reads it."""
 MAX_OCCURRENCES = 5000
 """Occurrences of one event within the window; a rule for more is a mistake or an attack."""
-MOST_STEPS = 100_000
+MAX_PERIODS = 100_000
 """Periods from an event's beginning to the window's end: its rule is stepped through from there. Days since 1753."""
 _STEPS = {
     "SECONDLY": 86400.0,
@@ -23,13 +23,13 @@ _STEPS = {
     "YEARLY": 1 / 7,
 }
 """Periods of a day through which a rule of this frequency is stepped, at most."""
-LONGEST_INTERVAL = 100_000
+MAX_INTERVAL_PERIODS = 100_000
 """Periods from one occurrence to the next: of days, 273 years."""
-MOST_OFTEN = 1_000_000
+MAX_RULE_COUNT = 1_000_000
 """Occurrences of a rule; more are as good as no end."""
 _RANGES = {
-    "INTERVAL": (1, LONGEST_INTERVAL),
-    "COUNT": (1, MOST_OFTEN),
+    "INTERVAL": (1, MAX_INTERVAL_PERIODS),
+    "COUNT": (1, MAX_RULE_COUNT),
     "BYSECOND": (0, 60),
     "BYMINUTE": (0, 59),
     "BYHOUR": (0, 23),
@@ -39,7 +39,7 @@ _RANGES = {
     "BYMONTH": (1, 12),
     "BYSETPOS": (1, 366),
 }
-_LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MAX_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _FINER = {
     "SECONDLY": (),
     "MINUTELY": ("BYSECOND",),
@@ -70,7 +70,7 @@ def check_rule(rule: Rule, name: str, start: date | None, end: date, days: int) 
     if (most := _density(rule, frequency) * (days + 1)) > MAX_OCCURRENCES:
         raise GarbledData(f"{name!r} would take place {most:.0f} times in {days} days; {MAX_OCCURRENCES:,} are allowed")
     steps = 0.0 if start is None else max(0, (end - start).days) * _STEPS[frequency]
-    if steps > MOST_STEPS:
+    if steps > MAX_PERIODS:
         raise GarbledData(f"{name!r} began so long ago that its rule takes {steps:.0f} steps")
     return most
 
@@ -105,7 +105,7 @@ def _check_parts(rule: Rule) -> str:
     if positions and frequency not in ("WEEKLY", "MONTHLY", "YEARLY") and max(positions) > _often(rule, frequency):
         raise GarbledData(f"BYSETPOS={max(positions)} names a moment that FREQ={frequency} does not have")
     months, days = rule.get("BYMONTH") or (), rule.get("BYMONTHDAY") or ()
-    if months and days and not any(abs(int(d)) <= _LONGEST_MONTH[int(month) - 1] for month in months for d in days):
+    if months and days and not any(abs(int(d)) <= _MAX_MONTH_DAYS[int(month) - 1] for month in months for d in days):
         raise GarbledData("the rule names a day that none of its months has")
     return frequency
 

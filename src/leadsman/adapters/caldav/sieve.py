@@ -16,24 +16,24 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from leadsman.adapters.caldav.rules import LONGEST_INTERVAL, MOST_OFTEN, check_zone
+from leadsman.adapters.caldav.rules import MAX_INTERVAL_PERIODS, MAX_RULE_COUNT, check_zone
 from leadsman.errors import GarbledData
 from leadsman.text import clean
 
-MOST_LINES = 20_000
+MAX_OBJECT_LINES = 20_000
 """Lines of one calendar object, which take a second to parse: an object has one event, and the occurrences of it that
 were moved (RFC 4791 §4.1)."""
 MAX_OBJECT_CHARS = 512 * 1024
 """Characters of one object that are parsed. An occurrence that was moved has a few hundred."""
-LONGEST_LINE = 128 * 1024
-"""Characters of one property: `MOST_DATES` have 85,000."""
-LONGEST_RULE = 2000
+MAX_PROPERTY_CHARS = 128 * 1024
+"""Characters of one property: `MAX_DATES` have 85,000."""
+MAX_RULE_CHARS = 2000
 """Characters of a rule; one that lists each day of a year has 1,500."""
-MOST_DATES = 5000
+MAX_DATES = 5000
 """Dates in RDATE and EXDATE of one object."""
-MOST_CHANGES = 100
+MAX_ZONE_CHANGES = 100
 """Rules and lists by which the clocks of the time zones of one object change. A zone has about ten since 1900."""
-_LARGEST_NUMBER = 2**31 - 1
+_MAX_NUMBER = 2**31 - 1
 """RFC 5545 §3.3.8."""
 _LAST_YEAR = 2999
 """Of times that are later, as the year 9999 of what has no end: the parser subtracts the length of an event from the
@@ -190,8 +190,8 @@ def sift(text: str, passed_over: list[str] | None = None) -> str:
         GarbledData: it is too large, has a time zone that would take seconds to expand, or no event of it has a
             beginning.
     """
-    if (count := text.count("\n")) > MOST_LINES and (count := unfold(text).count("\n")) > MOST_LINES:
-        raise GarbledData(f"it has {count:,} lines; {MOST_LINES:,} are allowed")
+    if (count := text.count("\n")) > MAX_OBJECT_LINES and (count := unfold(text).count("\n")) > MAX_OBJECT_LINES:
+        raise GarbledData(f"it has {count:,} lines; {MAX_OBJECT_LINES:,} are allowed")
     note = _ignore if passed_over is None else passed_over.append
     calendar: Component = {}
     events, zones, changes = list[Component](), list[tuple[Component, list[tuple[str, Component]]]](), 0
@@ -240,16 +240,16 @@ def _components(text: str, calendar: Component) -> Iterator[tuple[str, Component
             elif name == "BEGIN":
                 properties = calendar
         elif not skipped and name in _KEPT[inside] and line[len(name) : len(name) + 1] in (";", ":"):
-            _check_length(line, name, LONGEST_RULE if name in ("RRULE", "EXRULE") else LONGEST_LINE)
+            _check_length(line, name, MAX_RULE_CHARS if name in ("RRULE", "EXRULE") else MAX_PROPERTY_CHARS)
             properties.setdefault(name, []).append(line[len(name) :])
 
 
 def _check(events: list[Component], changes: int) -> None:
     dates = sum(line.count(",") + 1 for event in events for name in ("RDATE", "EXDATE") for line in event.get(name, ()))
-    if dates > MOST_DATES:
-        raise GarbledData(f"it has {dates:,} dates in RDATE and EXDATE; {MOST_DATES:,} are allowed")
-    if changes > MOST_CHANGES:
-        raise GarbledData(f"the clocks of its time zones change in {changes:,} ways; {MOST_CHANGES} are allowed")
+    if dates > MAX_DATES:
+        raise GarbledData(f"it has {dates:,} dates in RDATE and EXDATE; {MAX_DATES:,} are allowed")
+    if changes > MAX_ZONE_CHANGES:
+        raise GarbledData(f"the clocks of its time zones change in {changes:,} ways; {MAX_ZONE_CHANGES} are allowed")
 
 
 def _check_length(line: str, name: str, most: int) -> None:
@@ -334,7 +334,7 @@ def _lines(event: _Event, first: _Time, zones: _Zones, note: Note) -> Iterator[s
     yield f"UID:{event.uid}"
     yield from (f"{name}:{text}" for name in _TEXTS[1:] if (text := _text(properties, name)))
     if re.fullmatch(r"\d{1,18}", sequence := (_text(properties, "SEQUENCE") or "").strip()):
-        yield f"SEQUENCE:{min(int(sequence), _LARGEST_NUMBER)}"
+        yield f"SEQUENCE:{min(int(sequence), _MAX_NUMBER)}"
     yield f"DTSTART{start.parameters}:{start.value}"
     yield from _end(properties, start, zones)
     if (which := event.occurrence) is not None:
@@ -430,9 +430,9 @@ def _part(key: str, value: str, start: _Time) -> str:
     if key == "FREQ":
         return value
     if key == "INTERVAL":  # libical and ical.js take an interval of 0 for 1
-        return str(min(max(1, int(value)), LONGEST_INTERVAL)) if re.fullmatch(r"[+-]?\d{1,18}", value) else ""
+        return str(min(max(1, int(value)), MAX_INTERVAL_PERIODS)) if re.fullmatch(r"[+-]?\d{1,18}", value) else ""
     if key == "COUNT":  # those of -1 and 0 mean no end (niccokunzmann/python-recurring-ical-events#128)
-        return value if re.fullmatch(r"\d{1,18}", value) and 0 < int(value) <= MOST_OFTEN else ""
+        return value if re.fullmatch(r"\d{1,18}", value) and 0 < int(value) <= MAX_RULE_COUNT else ""
     if key == "UNTIL":
         return _until(value, start)
     if key == "BYDAY":

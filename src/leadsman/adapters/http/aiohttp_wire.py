@@ -37,7 +37,7 @@ KEEP = 5.0
 connections, which others want."""
 GOODBYE = 0.5
 """Seconds that the end of TLS may take, if the server does not answer it."""
-MOST_LOGINS = 10_000
+MAX_LOGINS = 10_000
 """Servers whose digests are remembered."""
 
 
@@ -135,7 +135,7 @@ class AiohttpWire:
         """Answers the challenges of one server."""
         key = (*origin_of(url), login)
         if key not in self._digests:
-            if len(self._digests) >= MOST_LOGINS:
+            if len(self._digests) >= MAX_LOGINS:
                 self._digests.clear()
             self._digests[key] = aiohttp.DigestAuthMiddleware(login.username, login.password)
         return self._digests[key]

@@ -22,12 +22,12 @@ from leadsman.resilience.retry_after import TRANSIENT, seconds_of
 from leadsman.text import clean, count_noun, is_nested_deeper
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-MOST_REDIRECTS = 5
-SHORTEST_PAUSE = 1.0
+MAX_REDIRECTS = 5
+MIN_PAUSE_SECONDS = 1.0
 """Seconds. A shorter ``Retry-After`` names no pause, so the policy of the handler decides."""
 _SHOWN_OF_ERROR = 200
 """Characters of the body of an error that its message shows."""
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 """Levels of lists and objects in each other."""
 ENCODINGS = {
     "utf-8": "utf-8",
@@ -184,7 +184,7 @@ class HttpAnswer(NamedTuple):
             kind: a model of pydantic, or any other type, that the JSON must fit. None: anything.
 
         Raises:
-            GarbledData: it is not JSON, has NaN or an infinite number, or is nested deeper than `MOST_DEPTH` levels; a
+            GarbledData: it is not JSON, has NaN or an infinite number, or is nested deeper than `MAX_DEPTH` levels; a
                 retry may help, since a server that starts, or a log-in page, answers so.
             PermanentError: it is JSON that does not fit `kind`. The message names the fields.
         """
@@ -194,8 +194,8 @@ class HttpAnswer(NamedTuple):
                 f"{self.place}: the answer is a web page with status {self.status}, and not JSON: a log-in page, a "
                 "captive portal, or the wrong path"
             )
-        if is_nested_deeper(text, MOST_DEPTH):
-            raise GarbledData(f"{self.place}: the answer is nested deeper than {MOST_DEPTH} levels")
+        if is_nested_deeper(text, MAX_DEPTH):
+            raise GarbledData(f"{self.place}: the answer is nested deeper than {MAX_DEPTH} levels")
         found = None
         if kind is None or _SUSPECT.search(text):  # pydantic takes NaN and numbers that are too large
             try:
@@ -338,7 +338,7 @@ def status_error(
     reason = _reason(headers, start)
     if status in TRANSIENT or 500 <= status <= 599:
         pause = seconds_of(headers.get("retry-after"), headers.get("date"), wall)
-        if pause is not None and pause >= SHORTEST_PAUSE:
+        if pause is not None and pause >= MIN_PAUSE_SECONDS:
             return RetryRequested(pause, f"{place}: the server asks for a pause, with status {status}{reason}")
         return HttpUnavailable(f"{place}: the server answers with status {status}{reason}", status)
     if not 100 <= status <= 599:
@@ -382,8 +382,8 @@ def _why_not(method: str, visited: Sequence[str], there: str, *, with_credential
         return "and only GET is repeated elsewhere; write that address"
     if there in visited:
         return "so the redirects go in a circle"
-    if len(visited) > MOST_REDIRECTS:
-        return f"and no more than {MOST_REDIRECTS} redirects are followed"
+    if len(visited) > MAX_REDIRECTS:
+        return f"and no more than {MAX_REDIRECTS} redirects are followed"
     if urlsplit(visited[-1]).scheme == "https" and urlsplit(there).scheme == "http":
         return "which is not encrypted; write that address if you accept it"
     if with_credentials and origin_of(there) != origin_of(visited[0]):

@@ -44,11 +44,11 @@ from leadsman.resilience.failure import RetryRequested
 from leadsman.text import clean, describe
 from leadsman.text.redaction import Secret, SecretValue, is_secret_value, reveal, secret_or_none
 
-MOST_BYTES = 1024 * 1024
+MAX_ANSWER_BYTES = 1024 * 1024
 """Of one answer, unpacked, unless ``most_bytes=`` names another number."""
-LARGEST_LIMIT = 64 * 1024 * 1024
+MAX_LIMIT_BYTES = 64 * 1024 * 1024
 """Bytes that ``most_bytes=`` may allow."""
-MOST_OF_AN_ERROR = 2048
+MAX_ERROR_BYTES = 2048
 """Bytes that are read of an answer whose status is an error."""
 CONDITIONS = frozenset({"if-none-match", "if-modified-since"})
 """Headers of a request to which 304 is an answer (RFC 9110 §13.1)."""
@@ -91,7 +91,7 @@ class HttpClient:
         ca: a file with the certificate of the authority, or of the device itself, if that is not a public one.
         timeout: for one call with all that belongs to it: the wait for a free connection, redirects, and the body. A
             connection must stand after half of it.
-        most_bytes: of one answer, unpacked; 1 to `LARGEST_LIMIT`.
+        most_bytes: of one answer, unpacked; 1 to `MAX_LIMIT_BYTES`.
         most_connections: how many requests are under way at most; others wait. About as many connections are kept
             for the next request.
         retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
@@ -111,7 +111,7 @@ class HttpClient:
         headers: Mapping[str, str | SecretValue] | None = None,
         ca: str | Path | None = None,
         timeout: Duration = 10.0,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_ANSWER_BYTES,
         most_connections: int = 100,
         retry_tokens: int | None = None,
     ) -> None:
@@ -119,7 +119,7 @@ class HttpClient:
         self._base = None if url is None else check_url(url, EXAMPLE)
         self._url = "" if self._base is None else display_url(self._base)
         self._timeout = positive_seconds(timeout, "timeout")
-        self._most_bytes = _check_number("most_bytes", most_bytes, LARGEST_LIMIT)
+        self._most_bytes = _check_number("most_bytes", most_bytes, MAX_LIMIT_BYTES)
         self._most_connections = _check_number("most_connections", most_connections, 10_000)
         self._ca = ca
         self._headers = _check_headers(headers or {})
@@ -414,11 +414,11 @@ async def _content_of(method: str, reply: HttpReply, most: int, progress: _Progr
 async def _start_of(reply: HttpReply) -> bytes:
     """The beginning of the content of an error, as far as it can be read."""
     with contextlib.suppress(LeadsmanError):
-        body = Body(reply.headers.get("content-encoding", ""), MOST_OF_AN_ERROR)
+        body = Body(reply.headers.get("content-encoding", ""), MAX_ERROR_BYTES)
         try:
             async for piece in reply.pieces:
                 body.feed(piece)
-                if len(body) >= MOST_OF_AN_ERROR:
+                if len(body) >= MAX_ERROR_BYTES:
                     break
         except AnswerTooLong:
             pass

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from leadsman.adapters.modbus import pdu
 from leadsman.adapters.modbus.framing import Heard, ModbusFramer, ModbusRtuFramer, ModbusTcpFramer
 from leadsman.adapters.modbus.pdu import Kind, ModbusRefused, ModbusRequest
-from leadsman.adapters.modbus.plan import MOST_REFUSALS, Plan
+from leadsman.adapters.modbus.plan import MAX_REFUSALS, Plan
 from leadsman.adapters.modbus.table import Register, RegisterValue, Table
 from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
 from leadsman.errors import (
@@ -119,7 +119,7 @@ class Modbus(PortAdapter):
         found: dict[str, RegisterValue] = {}
         refused: dict[str, ModbusRefused] = {}
         refusals: list[ModbusRefused] = []
-        while waiting and (found or len(refusals) < MOST_REFUSALS):
+        while waiting and (found or len(refusals) < MAX_REFUSALS):
             block = waiting.popleft()
             try:
                 data = await self._exchange(unit, pdu.read(block.kind, block.first, block.size))
@@ -334,7 +334,7 @@ def _writes(registers: Mapping[str, Register], values: Mapping[str, object]) -> 
             raise PayloadError(f"{name}: {clean(str(error))}") from None
         except InvalidValue as error:
             raise InvalidValue(f"{name}: {error}") from None
-        width, most = (1, pdu.MOST_WRITTEN_BITS) if register.kind == "coil" else (2, pdu.MOST_WRITTEN_REGISTERS)
+        width, most = (1, pdu.MAX_WRITTEN_BITS) if register.kind == "coil" else (2, pdu.MAX_WRITTEN_REGISTERS)
         last = found[-1] if found else None
         if (
             last is not None

@@ -8,7 +8,7 @@ from leadsman.adapters.serial.framing import Behind, Found, whole_behind
 from leadsman.errors import InvalidValue
 from leadsman.value import Value
 
-LARGEST_PDU = 253
+MAX_PDU_BYTES = 253
 """Bytes of a message without its frame (Modbus application protocol 1.1b3, 4.1)."""
 MIDDLE_PAUSE = 0.00175
 """Seconds between two frames above 19,200 baud (Modbus over serial line 1.02, 2.5.1.1)."""
@@ -127,7 +127,7 @@ class ModbusTcpFramer(Value):
         if waiting < _HEADER:
             return None, start
         length = int.from_bytes(buffer[start + 4 : start + 6], "big")
-        if buffer[start + 2] or buffer[start + 3] or not 3 <= length <= LARGEST_PDU + 1:
+        if buffer[start + 2] or buffer[start + 3] or not 3 <= length <= MAX_PDU_BYTES + 1:
             return None, start + 1
         behind = start + _HEADER + length
         if len(buffer) < behind:
@@ -170,7 +170,8 @@ def _rtu_size(function: int, count: int) -> int:
 
 
 def _check(pdu: bytes, unit: int, highest: int) -> None:
-    if not 0 <= unit <= highest or not 1 <= len(pdu) <= LARGEST_PDU:
+    if not 0 <= unit <= highest or not 1 <= len(pdu) <= MAX_PDU_BYTES:
         raise InvalidValue(
-            f"unit {unit} and a message of {len(pdu)} bytes; they must be 0 to {highest}, and 1 to {LARGEST_PDU} bytes"
+            f"unit {unit} and a message of {len(pdu)} bytes; they must be 0 to {highest}, and 1 to {MAX_PDU_BYTES} "
+            "bytes"
         )

@@ -9,9 +9,9 @@ from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentErr
 Kind = Literal["holding", "input", "coil", "discrete"]
 """The four tables of a device (4.3): registers that may be written and that may not, bits that may and that may not."""
 KINDS: tuple[Kind, ...] = ("holding", "input", "coil", "discrete")
-MOST_REGISTERS, MOST_BITS = 125, 2000
+MAX_REGISTERS, MAX_BITS = 125, 2000
 """In one request that reads (6.1 to 6.4)."""
-MOST_WRITTEN_REGISTERS, MOST_WRITTEN_BITS = 123, 1968
+MAX_WRITTEN_REGISTERS, MAX_WRITTEN_BITS = 123, 1968
 """In one request that writes (6.11, 6.12)."""
 ADDRESSES = 0x10000
 """Of each table (4.4)."""
@@ -99,7 +99,7 @@ class ModbusRequest(NamedTuple):
 
 def read(kind: Kind, first: int, count: int) -> ModbusRequest:
     """A request for `count` registers or bits. Raises `InvalidValue`."""
-    _check_range(kind, first, count, MOST_BITS if kind in BITS else MOST_REGISTERS)
+    _check_range(kind, first, count, MAX_BITS if kind in BITS else MAX_REGISTERS)
     size = (count + 7) // 8 if kind in BITS else 2 * count
     what = f"{count} {nouns(kind)} from {first}"
     return ModbusRequest(READS[kind], struct.pack(">HH", first, count), bytes((size,)), size, what)
@@ -111,7 +111,7 @@ def write_registers(first: int, data: bytes) -> ModbusRequest:
     if not isinstance(data, bytes):
         raise InvalidType(f"data is {data!r}; write two bytes for each register, such as struct.pack('>H', 1)")
     count, odd = divmod(len(data), 2)
-    _check_range("holding", first, 0 if odd else count, MOST_WRITTEN_REGISTERS)
+    _check_range("holding", first, 0 if odd else count, MAX_WRITTEN_REGISTERS)
     what = f"writing {count} {nouns('holding')} from {first}"
     if count == 1:
         body = struct.pack(">H", first) + data
@@ -124,7 +124,7 @@ def write_coils(first: int, values: Sequence[bool]) -> ModbusRequest:
     """A request that writes coils: one with function 5, several with 15. Raises `InvalidValue`, `InvalidType`."""
     if not all(isinstance(each, bool) for each in values):
         raise InvalidType(f"values is {values!r}; write a list of True and False")
-    _check_range("coil", first, len(values), MOST_WRITTEN_BITS)
+    _check_range("coil", first, len(values), MAX_WRITTEN_BITS)
     what = f"writing {len(values)} {nouns('coil')} from {first}"
     if len(values) == 1:
         body = struct.pack(">H", first) + (_ON if values[0] else _OFF)

@@ -6,7 +6,7 @@ from leadsman.adapters.modbus.table import Block, Table
 
 ASKED_AGAIN = 600.0
 """Seconds after which a device is asked again for all registers. It may have a new firmware, or have started since."""
-MOST_REFUSALS = 16
+MAX_REFUSALS = 16
 """Requests of one read that a device may refuse before it has answered any: then it refuses everything, as one of
 another kind does. The next read goes on where this one ended."""
 

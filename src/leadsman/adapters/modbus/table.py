@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
-from leadsman.adapters.modbus.pdu import ADDRESSES, BITS, KINDS, MOST_BITS, MOST_REGISTERS, Kind, nouns, unpacked
+from leadsman.adapters.modbus.pdu import ADDRESSES, BITS, KINDS, MAX_BITS, MAX_REGISTERS, Kind, nouns, unpacked
 from leadsman.errors import (
     ConfigurationError,
     InvalidType,
@@ -41,7 +41,7 @@ _FORMATS = {
 """Types of numbers, as `struct` calls them."""
 TYPES = (*_FORMATS, "string", "bool")
 """Types of registers, and of coils and discrete inputs, which are ``bool``."""
-LONGEST_NUMBER = 128
+MAX_NUMBER_BITS = 128
 """Bits of a number that may be written before it is scaled."""
 _FLOATS = ("float32", "float64")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -140,8 +140,8 @@ class Register(Value):
         for what, number in (("address", address), ("length", length)):
             if not _is_whole(number):
                 raise InvalidType(f"{what} is {number!r}; write a whole number")
-        if not 1 <= length <= MOST_REGISTERS or (length > 1 and held != "string"):
-            raise InvalidValue(f"length is {length}; write 1 to {MOST_REGISTERS}, and only for a string")
+        if not 1 <= length <= MAX_REGISTERS or (length > 1 and held != "string"):
+            raise InvalidValue(f"length is {length}; write 1 to {MAX_REGISTERS}, and only for a string")
         if isinstance(scale, bool) or not isinstance(scale, int | float):
             raise InvalidType(f"scale is {scale!r}; write a number")
         if not math.isfinite(scale) or scale == 0 or (scale != 1 and held not in _FORMATS):
@@ -227,7 +227,7 @@ class Register(Value):
             return self._order(_text(value, 2 * self.length))
         if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
             raise PayloadError(f"{value!r} is no number")
-        if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
             raise PayloadError(f"a number of {value.bit_length()} bits does not fit a register of the type {self.type}")
         number: float | Decimal = Decimal(str(value)) / Decimal(str(self.scale)) if self.scale != 1 else value
         try:
@@ -276,7 +276,7 @@ class Table(Value):
     most: int
 
     def __init__(
-        self, registers: Mapping[str, Register], *, name: str = "", gap: int = 0, most: int = MOST_REGISTERS
+        self, registers: Mapping[str, Register], *, name: str = "", gap: int = 0, most: int = MAX_REGISTERS
     ) -> None:
         if not isinstance(registers, Mapping):
             raise InvalidType(f"registers is {registers!r}; write a mapping of names to Register(…)")
@@ -284,7 +284,7 @@ class Table(Value):
             raise InvalidValue("the table has no registers; write at least one")
         if not isinstance(name, str):
             raise InvalidType(f"name is {name!r}; write text")
-        for what, number, lowest, highest in (("gap", gap, 0, MOST_REGISTERS), ("most", most, 1, MOST_REGISTERS)):
+        for what, number, lowest, highest in (("gap", gap, 0, MAX_REGISTERS), ("most", most, 1, MAX_REGISTERS)):
             if not _is_whole(number):
                 raise InvalidType(f"{what} is {number!r}; write a whole number")
             if not lowest <= number <= highest:
@@ -364,7 +364,7 @@ class Table(Value):
         chosen = self.registers if names is None else self.pick(names)
         found: list[Block] = []
         for kind in KINDS:
-            most = MOST_BITS if kind in BITS else self.most
+            most = MAX_BITS if kind in BITS else self.most
             for name, register in self._sort(kind, chosen):
                 end = register.address + register.size
                 last = found[-1] if found and found[-1].kind == kind else None
@@ -471,12 +471,12 @@ def _shortest(number: float) -> float:
     packed = struct.pack(">f", number)
     for digits in range(6, 9):
         short = float(f"{number:.{digits}g}")
-        if abs(short) <= _LARGEST_FLOAT and struct.pack(">f", short) == packed:
+        if abs(short) <= _MAX_FLOAT32 and struct.pack(">f", short) == packed:
             return short
     return float(f"{number:.9g}")  # nine digits always do
 
 
-_LARGEST_FLOAT = 3.4028234663852886e38
+_MAX_FLOAT32 = 3.4028234663852886e38
 """Of single precision (IEEE 754)."""
 
 

@@ -47,7 +47,7 @@ _RESET, _NOT_INITIALISED, _ACK, _NAK, _TELEGRAM = b"\x04", b"\x05", b"\x06", b"\
 _READ, _WRITE = 1, 2
 _ANSWERED, _REFUSED = 1, 3
 """Kinds of telegrams; those that are sent are of kind 0."""
-_MOST_HEARD = 600
+_MAX_ANSWER_BYTES = 600
 """Bytes in which an answer must be: two of the longest."""
 _KW_ENDS = 0.02
 """Seconds of silence that end an answer in KW."""
@@ -171,7 +171,7 @@ class Optolink(PortAdapter):
                 if not fault:
                     raise
                 raise GarbledData(f"0x{address:04X}: {fault}") from silent
-            if len(heard) > _MOST_HEARD:
+            if len(heard) > _MAX_ANSWER_BYTES:
                 raise GarbledData(f"0x{address:04X}: {len(heard)} bytes arrived without an answer")
         session.send(_ACK)
         kind, found = answer

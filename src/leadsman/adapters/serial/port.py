@@ -47,9 +47,9 @@ from leadsman.text import log_fields
 
 # One opened port: it collects the received bytes into messages until the device goes away.
 
-MOST_UNREAD = 64
+MAX_UNREAD_MESSAGES = 64
 """Messages kept for a reader that is late; the oldest are dropped first."""
-MOST_UNREAD_BYTES = 4096
+MAX_UNREAD_BYTES = 4096
 """Short messages are kept in larger numbers, up to this many bytes."""
 QUIET_SECONDS = 0.1
 """Seconds without a byte after which a line is quiet. A device sends a message without pauses, but a USB adapter gives
@@ -139,7 +139,7 @@ class SerialConnection(Line):
         self.stream = Stream(framer)
         self.echo = Echo() if echo else None
         """What was sent and has not come back; None: it does not."""
-        self.unread: deque[bytes] = deque(maxlen=max(MOST_UNREAD, MOST_UNREAD_BYTES // framer.max_size))
+        self.unread: deque[bytes] = deque(maxlen=max(MAX_UNREAD_MESSAGES, MAX_UNREAD_BYTES // framer.max_size))
         self.made = asyncio.Event()
         self.ended = asyncio.Event()
         self.lost = None

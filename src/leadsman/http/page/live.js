@@ -36,13 +36,13 @@ async function ask(path, options = {}) {
 	throw new Refused(answer.status, String(why));
 }
 
-const MOST = 3; // questions at a time: the app refuses a large one while four answers are under way
+const MAX_REQUESTS = 3; // questions at a time: the app refuses a large one while four answers are under way
 let under = 0;
 const waiting = [];
 
 /** A document. */
 export async function get(path) {
-	while (under >= MOST) await new Promise((turn) => waiting.push(turn));
+	while (under >= MAX_REQUESTS) await new Promise((turn) => waiting.push(turn));
 	under++;
 	try {
 		return await (await ask(path, { signal: AbortSignal.timeout(15000) })).json();

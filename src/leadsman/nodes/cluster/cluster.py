@@ -50,7 +50,7 @@ UNREAD_EVERY = 60.0
 """Seconds between two lines about entries of the engine that cannot be read."""
 LOST = "another node may have the device by now"
 """Why a message is dropped."""
-MOST_FOREIGN = 256
+MAX_FOREIGN_NODES = 256
 """Foreign nodes that are remembered."""
 APART = 2.0
 """TTLs between two messages that prove that a node is foreign."""
@@ -392,7 +392,7 @@ class ForeignNodes:
             if node == self._reported:
                 self._reported = None
                 self._report(None)
-        elif len(self._seen) < MOST_FOREIGN or node in self._seen:
+        elif len(self._seen) < MAX_FOREIGN_NODES or node in self._seen:
             since = self._seen.setdefault(node, now)
             if self._reported is None and now - since >= APART * self._cluster.terms.ttl:
                 self._reported = node

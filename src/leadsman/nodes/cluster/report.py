@@ -7,7 +7,7 @@ from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.link import Link
 from leadsman.nodes.brief import Brief, State
 from leadsman.nodes.cluster.cluster import Cluster
-from leadsman.nodes.document import MOST_NAMED, MOST_SHARDS, Lacking, NodeState, fit
+from leadsman.nodes.document import MAX_NAMED_DEVICES, MAX_NAMED_SHARDS, Lacking, NodeState, fit
 from leadsman.nodes.lease.lease import DRAINING, Member
 from leadsman.nodes.report import NodeReport
 from leadsman.nodes.shared_app import SharedApp
@@ -76,7 +76,7 @@ class ClusterReport(NodeReport):
             "state": state,
             "since": rfc3339(self._since),
             "labels": sorted(cluster.member.labels),
-            "shards": {key: cluster.owned[key] for key in sorted(cluster.owned)[:MOST_SHARDS]},
+            "shards": {key: cluster.owned[key] for key in sorted(cluster.owned)[:MAX_NAMED_SHARDS]},
             "shard_count": len(cluster.owned),
             "engine": {
                 "reachable": lost is None,
@@ -87,7 +87,9 @@ class ClusterReport(NodeReport):
             "registered": sum(map(len, self._devices.values())),
             "unowned": fit(unowned),
             "unowned_count": len(unowned),
-            "members": sorted({each.node for each in node.snapshot.members} if node.snapshot else ())[:MOST_NAMED],
+            "members": sorted({each.node for each in node.snapshot.members} if node.snapshot else ())[
+                :MAX_NAMED_DEVICES
+            ],
             "handovers": {
                 "takeovers": 0,
                 "gained": node.held.gained,

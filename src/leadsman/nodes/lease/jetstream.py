@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 REPLICAS = 3
 """Of a bucket, on servers that form a cluster. One of three may fail."""
-ATTEMPT, LONGEST_ATTEMPT = 1.0, 2.0
+ATTEMPT, MAX_ATTEMPT_SECONDS = 1.0, 2.0
 """Seconds after which an unanswered request is sent again, at first and later on: the server that led the stream may be
 gone. The answer to an earlier attempt counts, too, as an engine that is slow is not one that is gone."""
 RETRY_INTERVAL = 0.1
@@ -255,7 +255,7 @@ class Bucket:
                 js = client.jetstream(timeout=self._terms.patience)
                 attempts.add(asyncio.ensure_future(request(js)))
                 done, attempts = await asyncio.wait(attempts, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                wait = min(1.5 * wait, LONGEST_ATTEMPT)
+                wait = min(1.5 * wait, MAX_ATTEMPT_SECONDS)
                 for attempt in done:
                     try:
                         return attempt.result()

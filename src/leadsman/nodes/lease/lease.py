@@ -15,7 +15,7 @@ a renewal through before 0.8 of this time is over."""
 MAX_SHARDS = 65_536
 MAX_PATIENCE = 10.0
 """Seconds, of `Terms.patience`."""
-MOST_LABELS = 64
+MAX_LABELS = 64
 """Of a member that is read: a node has a few."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -162,7 +162,7 @@ class Member(Value):
 
 def read_member(node: object, run: object, labels: object, version: object) -> Member | None:
     """A member as an engine has it, where anybody may have written anything. None if it is not valid."""
-    if not isinstance(labels, list) or len(labels) > MOST_LABELS or not isinstance(version, str):
+    if not isinstance(labels, list) or len(labels) > MAX_LABELS or not isinstance(version, str):
         return None
     try:
         return Member(node, run, labels, version[:_MAX_LABEL_CHARS])  # type: ignore[arg-type]  # it checks them

@@ -32,7 +32,7 @@ from the moment when they *heard* it, which is later.
 import math
 from typing import NamedTuple
 
-from leadsman.nodes.standby.renewal import LARGEST_TOKEN, Renewal
+from leadsman.nodes.standby.renewal import MAX_TOKEN, Renewal
 
 RENEWALS = 3
 """Renewals in a TTL: two may be lost."""
@@ -41,7 +41,7 @@ JITTER = (0.05, 0.25)
 complete within 1.5 TTL."""
 
 
-LONGEST_WAIT, MOST_TIMES = 60.0, 4.0
+MAX_WAIT_SECONDS, MAX_WAIT_TTLS = 60.0, 4.0
 """Seconds, and TTLs, of which the longer is waited for a silent owner at most, whatever TTL its lease names. The
 nodes of an app have one TTL, but anybody may write a lease."""
 
@@ -307,7 +307,7 @@ def _take_over_at(node: NodeMachine, state: Standby) -> float:
     earliest, lease = max(view.since, state.not_before), view.lease
     if (lease is None and view.online is False) or (lease is not None and lease.owner == rule.owner):
         return earliest
-    ttl = 0.0 if lease is None else min(lease.ttl, max(LONGEST_WAIT, MOST_TIMES * rule.ttl))
+    ttl = 0.0 if lease is None else min(lease.ttl, max(MAX_WAIT_SECONDS, MAX_WAIT_TTLS * rule.ttl))
     silent = max(view.since, view.heard) + max(rule.ttl, ttl)
     return max(earliest, silent + (0.0 if view.online is False else state.jitter))
 
@@ -320,7 +320,7 @@ def _standby(node: NodeMachine, state: Standby, event: Event, moment: Moment) ->
     if node.draining or moment.now < _take_over_at(node, state):
         return node, ()
     token = max(node.view.top + 1, moment.stamp)
-    if token > LARGEST_TOKEN:  # another client has written one that nothing can follow
+    if token > MAX_TOKEN:  # another client has written one that nothing can follow
         token = moment.stamp
     return node._replace(state=TakingOver(token, moment.now)), (Begin(token),)
 

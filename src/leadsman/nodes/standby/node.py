@@ -121,9 +121,9 @@ class OwnedConnection(WrappedConnection):
             self._node.disconnected(self._relay, taken_over=False)
 
 
-SHORTEST_WAIT = 0.001
+MIN_WAIT_SECONDS = 0.001
 """Seconds. The clock of the machine goes on while the host sleeps, that of the loop does not."""
-LONGEST_HOST = 40
+MAX_HOST_CHARS = 40
 """Characters of the host in the name of a node."""
 
 _WORDS: Mapping[type[State], brief.State] = {
@@ -140,7 +140,7 @@ logger = logging.getLogger("leadsman")
 
 def node_name() -> str:
     """A name for this process. Two machines may have one host name, as clones of a card have."""
-    return f"{clean(socket.gethostname())[:LONGEST_HOST]}-{secrets.token_hex(3)}"
+    return f"{clean(socket.gethostname())[:MAX_HOST_CHARS]}-{secrets.token_hex(3)}"
 
 
 class StandbyNode:
@@ -373,7 +373,7 @@ class StandbyNode:
             self._handle = None
         due = next_at(self._node)
         if due < float("inf"):
-            wait = max(SHORTEST_WAIT, due - self._clock.uptime())
+            wait = max(MIN_WAIT_SECONDS, due - self._clock.uptime())
             self._handle = self._loop.call_later(wait, self.feed, Tick())
 
     def _role(self) -> Role:

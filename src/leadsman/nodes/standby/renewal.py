@@ -14,23 +14,23 @@ from leadsman.mqtt.topics import encode
 
 MAX_DOCUMENT_BYTES = 1024
 """Bytes of a document; one that we write has some 120."""
-LONGEST_OWNER = 200
+MAX_OWNER_CHARS = 200
 """Characters of the name of a node."""
-LARGEST_TOKEN = 2**53
+MAX_TOKEN = 2**53
 """JSON numbers are exact up to there (RFC 8259 §6)."""
-LONGEST_TTL = 3600.0
+MAX_TTL_SECONDS = 3600.0
 """Seconds for which a lease may hold."""
 
 
 def _owner(name: str) -> str:
-    if not 0 < len(name) <= LONGEST_OWNER:
+    if not 0 < len(name) <= MAX_OWNER_CHARS:
         raise ValueError("no name of a node")
     return name
 
 
 def _exact(sent: object) -> object:
     """A whole number is compared before it is made a float, which rounds."""
-    if isinstance(sent, int | float) and not abs(sent) <= LARGEST_TOKEN:
+    if isinstance(sent, int | float) and not abs(sent) <= MAX_TOKEN:
         raise ValueError("no time of a clock")
     return sent
 
@@ -40,9 +40,9 @@ class Renewal(NamedTuple):
 
     owner: Annotated[str, Strict(), AfterValidator(_owner)]
     """The name of the node. Each process has another one."""
-    token: Annotated[int, Field(strict=True, gt=0, le=LARGEST_TOKEN)]
+    token: Annotated[int, Field(strict=True, gt=0, le=MAX_TOKEN)]
     """Grows with each owner."""
-    ttl: Annotated[float, Field(strict=True, gt=0, le=LONGEST_TTL)]
+    ttl: Annotated[float, Field(strict=True, gt=0, le=MAX_TTL_SECONDS)]
     """Seconds for which the lease holds after `sent`."""
     sent: Annotated[float, BeforeValidator(_exact), Field(strict=True)]
     """When it was written, seconds of the owner's own clock. It comes back to the owner as the proof that the broker

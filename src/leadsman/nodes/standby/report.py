@@ -16,7 +16,7 @@ from leadsman.text import clean
 
 MAX_NODES = 256
 """Nodes that are kept."""
-LEAST_LIFE = 1.0
+MIN_LIFE_SECONDS = 1.0
 """Seconds for which a document without a TTL is kept at least."""
 
 
@@ -51,7 +51,7 @@ class Peers:
         if len(self._heard) >= MAX_NODES:
             self._heard = {name: heard for name, heard in self._heard.items() if heard.lives(now)}
         if len(self._heard) < MAX_NODES:
-            self._heard[node] = _Peer(now, max(LEAST_LIFE, LIFE * document["ttl_s"]), brief_of(document))
+            self._heard[node] = _Peer(now, max(MIN_LIFE_SECONDS, LIFE * document["ttl_s"]), brief_of(document))
 
     def forget(self) -> None:
         """Nothing is heard any more."""

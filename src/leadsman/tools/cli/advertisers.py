@@ -21,11 +21,11 @@ BIND_KEY = '# key = "…"  # it encrypts its values: write its bind key'
 MORE = 'more makes: pip install "leadsman[ble-decoders]"'
 """What is beside the keys where only the sensors of BTHome are recognised."""
 EMPTY_TEXT = "  nothing is heard yet; a sensor that sleeps advertises seldom, or when its button is pressed"
-_MOST_PARTS = 16
+_MAX_PARTS = 16
 """Services, companies and service data of one device."""
-_LONGEST_NAME = 248
+_MAX_NAME_BYTES = 248
 """Bytes (Core Specification, Vol 3, Part C, 12.1), hence also characters."""
-_LONGEST_DATA = 254
+_MAX_DATA_BYTES = 254
 """Bytes of one part of an advertisement (Core Specification, Vol 3, Part C, 11)."""
 _BAND = 10
 """dB within which devices keep their order on the screen."""
@@ -137,9 +137,9 @@ class Advertisers:
             decoder, model = (decoder, model) if decoder else (found_decoder, found_model)
         found = self._found[address] = Advertiser(
             address,
-            clean((advertisement.name or "")[:_LONGEST_NAME]) or before.name,
+            clean((advertisement.name or "")[:_MAX_NAME_BYTES]) or before.name,
             advertisement.rssi,
-            tuple(dict.fromkeys((*before.services, *advertisement.services)))[:_MOST_PARTS],
+            tuple(dict.fromkeys((*before.services, *advertisement.services)))[:_MAX_PARTS],
             _first({**before.manufacturer, **advertisement.manufacturer}),
             _first({**before.service_data, **advertisement.service_data}),
             clean(decoder),
@@ -242,4 +242,4 @@ def _row(each: Advertiser, widths: Sequence[int], now: float, *, chosen: bool) -
 
 def _first(parts: Mapping[_K, bytes]) -> dict[_K, bytes]:
     """As many parts as are remembered."""
-    return {key: value[:_LONGEST_DATA] for key, value in list(parts.items())[:_MOST_PARTS]}
+    return {key: value[:_MAX_DATA_BYTES] for key, value in list(parts.items())[:_MAX_PARTS]}

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 ANSWERED = 15.0
 """Seconds for which the answer of an app is newer than its heartbeat, if it is asked every few seconds."""
-MOST_APPS = 1000
+MAX_APPS = 1000
 """Apps that are kept; a broker may have retained more by mistake."""
-MOST_DEVICES = 20_000
+MAX_DEVICES = 20_000
 """Devices of an app that are kept."""
-MOST_PAGES = 200
+MAX_PAGES = 200
 """Pages of a registry that are asked for one by one: more than so many devices have."""
-LONGEST_PAYLOAD = 16 * 1024
+MAX_READING_CHARS = 16 * 1024
 """Characters of a reading that are kept."""
 STOPPED = "stopped"
 """The state of an app that ended with a goodbye: somebody wanted it so. One that broke off is ``offline``."""
@@ -170,7 +170,7 @@ class _App:
     def not_heard(self, prefix: str) -> list[str]:
         """The topics of further pages of the registry, and of the values and availabilities of which nothing has
         come."""
-        missing = [f"{prefix}/registry/{number}" for number in range(2, min(self._pages, MOST_PAGES) + 1)]
+        missing = [f"{prefix}/registry/{number}" for number in range(2, min(self._pages, MAX_PAGES) + 1)]
         for name in self.devices:
             place = prefix if self.key(name) == ROOT else f"{prefix}/{name}"
             missing += [] if self.key(name) in self.values else [f"{place}/state"]
@@ -314,7 +314,7 @@ class Fleet:
 
     def _prefix_of(self, levels: list[str], payload: bytes) -> str | None:
         """The prefix of an app that a message makes known; None if it makes none known."""
-        if levels[-1] not in _LEVELS or len(self._apps) >= MOST_APPS:
+        if levels[-1] not in _LEVELS or len(self._apps) >= MAX_APPS:
             return None
         prefix = levels[:-1]
         if not any(_matches(pattern, prefix) for pattern in self._patterns):
@@ -423,10 +423,10 @@ def _count(number: Json) -> int:
 
 def _text_of(message: Received) -> str:
     """The beginning of a payload."""
-    return message.payload[:LONGEST_PAYLOAD].decode(errors="replace")
+    return message.payload[:MAX_READING_CHARS].decode(errors="replace")
 
 
 def _keep(kept: dict[str, _T], device: str, value: _T) -> None:
     """Keep what is known of a device, unless there are too many: then somebody makes names up."""
-    if device in kept or len(kept) < MOST_DEVICES:
+    if device in kept or len(kept) < MAX_DEVICES:
         kept[device] = value

@@ -18,7 +18,7 @@ from leadsman.text import count_noun, escape
 from leadsman.tools.cli.screen import Line, text_of
 from leadsman.tools.cli.times import local
 
-MOST_WAITING = 500
+MAX_WAITING = 500
 """What may wait for the terminal. Nothing waits for it in turn: further lines are left out, and counted."""
 CLOSING = 0.5
 """Seconds that the last lines may take when the app has ended."""
@@ -39,7 +39,7 @@ class Show:
     def __init__(self, handle: int, *, colour: bool) -> None:
         self._handle = handle
         self._colour = colour
-        self._waiting: queue.Queue[tuple[What, Mapping[str, str]] | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[tuple[What, Mapping[str, str]] | None] = queue.Queue(MAX_WAITING)
         self._left_out = 0
         self._thread = threading.Thread(target=self._run, name="leadsman show", daemon=True)
 

@@ -18,7 +18,7 @@ UTF-8 cannot have."""
 
 MAX_COLUMNS = 120
 """Columns that are used at most: longer lines are hard to read."""
-LONGEST_WORD = 24
+MAX_WORD_CELLS = 24
 """Cells of the longest word for which a column of a table keeps room."""
 READABLE = 24
 """Cells below which the last column, which has the longest texts, goes below its row; it does so, too, if one of its
@@ -112,7 +112,7 @@ def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]], measure: Callab
 
 
 def _longest_word(text: str) -> int:
-    return min(max(map(cells, text.split(" "))), LONGEST_WORD)
+    return min(max(map(cells, text.split(" "))), MAX_WORD_CELLS)
 
 
 def _total(widths: Sequence[int]) -> int:

@@ -50,7 +50,7 @@ from leadsman.tools.doctor.subject import Subject
 
 ANSWER = 2.0
 """Seconds for the broker to answer one packet, or to pass a probe on."""
-MOST_MESSAGES, MOST_BYTES = 20_000, 32 * 1024 * 1024
+MAX_MESSAGES, MAX_BYTES = 20_000, 32 * 1024 * 1024
 """What one visit keeps of the messages that come, topics and payloads together. The rest is dropped, so that a broker
 with a million retained messages does not take the memory of the machine."""
 OFFER = 2
@@ -99,7 +99,7 @@ class Visit(SideConnection):
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
         self._bytes += len(message.topic) + len(message.payload)
-        if len(self.messages) < MOST_MESSAGES and self._bytes <= MOST_BYTES:
+        if len(self.messages) < MAX_MESSAGES and self._bytes <= MAX_BYTES:
             super().received(message)
         else:
             self.crowded = True

@@ -96,7 +96,7 @@ class Lane(NamedTuple):
     """How much of it is away in each column, 0 to 1."""
 
 
-MOST_ADAPTERS = 4
+MAX_LANES = 4
 """Adapters with a lane each; more of them share one."""
 
 
@@ -105,7 +105,7 @@ def lanes_of(stage: Stage, count: int) -> list[Lane]:
     out."""
     plan, end = stage.plan, stage.length
     wires: list[tuple[str, tuple[str, ...]]] = [(label, (label,)) for label in stage.adapters]
-    if len(wires) > MOST_ADAPTERS:
+    if len(wires) > MAX_LANES:
         wires = [("adapters", stage.adapters)]
     wires += [("devices", stage.devices), ("broker", (BROKER,))]
     lanes = []
@@ -222,7 +222,7 @@ SVG_COLUMNS = 404
 """Each is two wide."""
 LANE, STEP = 9, 17
 """The height of a fault's lane, and from one lane to the next."""
-LOWEST = 0.4
+MIN_HEIGHT = 0.4
 """Of the height of its lane: a fault of seconds is seen, too."""
 GAPS, CALLS = 42, 24
 """The heights of a strip above and below its line."""
@@ -262,7 +262,7 @@ def picture(stage: Stage, outcomes: Sequence[PolicyDay], sentences: Sequence[str
     for number, lane in enumerate(lanes):
         y = top + number * STEP
         parts += [_text(LEFT - 10, y + LANE, cut(lane.name, 17), "e"), _rect(LEFT, y, RIGHT - LEFT, LANE, "b")]
-        seen = [max(share, LOWEST) if share else 0.0 for share in lane.shares]
+        seen = [max(share, MIN_HEIGHT) if share else 0.0 for share in lane.shares]
         parts.append(_area(seen, y + LANE, -LANE, "w"))
     if marks:
         parts += _clock(marks, top + len(lanes) * STEP)

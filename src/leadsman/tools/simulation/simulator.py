@@ -49,7 +49,7 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import Policy, State, Verdict
-from leadsman.runtime.handler_calls import MOST_THREADS
+from leadsman.runtime.handler_calls import MAX_THREADS
 from leadsman.runtime.thread_pool import ThreadPool
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import ForgetfulBroker
@@ -517,7 +517,7 @@ class _PolicyRun:
         plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)})
         plan = plan._replace(sections=plan.sections._replace(cluster=None))  # a simulated day has one node
         with contextlib.ExitStack() as resources:
-            self.threads = ThreadPool("handlers", MOST_THREADS)
+            self.threads = ThreadPool("handlers", MAX_THREADS)
             resources.callback(self.threads.stop)
             access = Access(plan.brokers, lambda _: self._broker.connect, link=ShortLink)
             core = await build(plan, access, self._stopping, resources, parts=SIMULATED)

@@ -22,7 +22,7 @@ SCANNER_SILENCE = 10.0
 """Seconds without any advertisement after which the scanner is started again, or explains why it cannot be."""
 PRINTING = 1.0
 """Seconds between two looks for what is new, where the output is no terminal: a device sends its name apart."""
-MOST_SETTINGS = 100
+MAX_SETTINGS = 100
 """Devices whose settings are printed at the end; a program gets all."""
 
 
@@ -97,9 +97,9 @@ def _frame(heard: Advertisers, view: AirView, hint: str) -> list[Line]:
 def _print_settings(rows: list[Advertiser]) -> None:
     """Print the settings of the devices with a decoder, to be pasted."""
     known = [each for each in rows if each.decoder]
-    for each in known[:MOST_SETTINGS]:
+    for each in known[:MAX_SETTINGS]:
         print("", *map(escape, each.settings), sep="\n")
-    more = f"; --json has the settings of the other {len(known) - MOST_SETTINGS}" if len(known) > MOST_SETTINGS else ""
+    more = f"; --json has the settings of the other {len(known) - MAX_SETTINGS}" if len(known) > MAX_SETTINGS else ""
     print(f"\n{count_noun(len(rows), 'device')}, {len(known)} recognised{more}", file=sys.stderr)
 
 

@@ -24,7 +24,7 @@ MAX_SHOWN = 100
 """Gaps that a person reads; a program gets all."""
 LATELY = 3600.0
 """Seconds since the end of a gap that `ended_lately` names: an hour."""
-MOST_ENDED = 10
+MAX_ENDED_GAPS = 10
 """Gaps that it names."""
 
 
@@ -86,8 +86,8 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
                 what = f"lost {count_noun(last['slots']['dropped'], 'reading')} {times}"
             found.append((until, f"{clean(name)} {what}"))
     found.sort(key=lambda each: each[0], reverse=True)
-    more = [f"… and {count_noun(len(found) - MOST_ENDED, 'further gap')}"] if len(found) > MOST_ENDED else []
-    return [*(line for _, line in found[:MOST_ENDED]), *more]
+    more = [f"… and {count_noun(len(found) - MAX_ENDED_GAPS, 'further gap')}"] if len(found) > MAX_ENDED_GAPS else []
+    return [*(line for _, line in found[:MAX_ENDED_GAPS]), *more]
 
 
 def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:

@@ -12,7 +12,7 @@ from leadsman.errors import LeadsmanError
 from leadsman.sessions.mask import Mask
 from leadsman.sessions.recorder import Recorder
 from leadsman.text import clean
-from leadsman.text.redaction import SHORTEST_SECRET, Secret
+from leadsman.text.redaction import MIN_SECRET_CHARS, Secret
 from leadsman.tools.cli.arguments import (
     CODES,
     ONE_TARGET,
@@ -30,8 +30,8 @@ from leadsman.wiring.process import ended_after
 def run(options: argparse.Namespace) -> None:
     """Run an app, and record it."""
     for text in options.hide:
-        if len(text) < SHORTEST_SECRET:
-            raise UsageError(f"--hide has {len(text)} characters; write at least {SHORTEST_SECRET}")
+        if len(text) < MIN_SECRET_CHARS:
+            raise UsageError(f"--hide has {len(text)} characters; write at least {MIN_SECRET_CHARS}")
     hidden = [Secret(text) for text in options.hide]  # hidden as long as they live
     app = app_to_run(options)
     _name_unrecorded(app)

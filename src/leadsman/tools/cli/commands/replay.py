@@ -14,7 +14,7 @@ from leadsman.tools.cli.arguments import CODES, ONE_TARGET, WHERE, Subcommand, a
 from leadsman.tools.cli.real_world import first_touch, refuse_real_world
 from leadsman.tools.cli.target import load_target, sources_of
 
-MOST_SHOWN = 2000
+MAX_SHOWN_BYTES = 2000
 """Bytes of a payload."""
 _REPORTS = re.compile(r"/registry(/|$)|/ledger$")
 """Topics of what leadsman reports besides readings, errors and availability."""
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _shown(message: Delivered) -> str:
-    payload = message.payload[:MOST_SHOWN].decode(errors="replace")
+    payload = message.payload[:MAX_SHOWN_BYTES].decode(errors="replace")
     return f"{human(round(message.at, 3)):>10}  {escape(message.topic)}  {escape(payload)}"
 
 

@@ -45,7 +45,7 @@ from leadsman.tools.cli.times import local, localise, zone
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection, Verdict
 
-MOST_ASKED = 1000
+MAX_ASKED_DEVICES = 1000
 """Devices whose topics are asked for one by one: an answer may list more than any app has."""
 _COLOURS = {"ok": GREEN, "intended": CYAN, "broken": RED}
 """Those of the states of a verdict."""
@@ -169,7 +169,7 @@ def _seen_exactly(
 ) -> Mapping[str, Received]:
     """What the broker retains of devices, those included of which it sent nothing for a filter with a wildcard. If it
     sent something of one device for that filter, it sent all that it has."""
-    wanted = [topic for name in names[:MOST_ASKED] for topic in (topics.state(name), topics.availability(name))]
+    wanted = [topic for name in names[:MAX_ASKED_DEVICES] for topic in (topics.state(name), topics.availability(name))]
     if not wanted or any(topic in seen for topic in wanted):
         return seen
     try:
