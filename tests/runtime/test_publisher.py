@@ -77,7 +77,7 @@ class TestAccepted:
             outbox.put(message)
 
         to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=send))
-        to.receipts, ledger.comparison = ledger, to.comparison
+        to.receipts, ledger.comparison = ledger.receipt, to.comparison
         for at, value in enumerate(values):
             to.publish(reading({"t": value}, at=float(at)), float(at))
         return [sent["t"] for sent in bench.sent("app/d/state")]
@@ -94,7 +94,7 @@ class TestAccepted:
     def test_a_reading_that_the_broker_refused_for_good_is_not_compared_with(self, bench, ledger, slot):
         outbox = Outbox()
         to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=outbox.put))
-        to.receipts, ledger.comparison = ledger, to.comparison
+        to.receipts, ledger.comparison = ledger.receipt, to.comparison
         arrived = []
         for at, (value, accepted) in enumerate([(20, True), (25, False), (20, True), (25, True), (25, True)]):
             to.publish(reading({"t": value}, at=float(at)), float(at) if slot else None)
@@ -126,7 +126,7 @@ class TestHistory:
     def test_a_reading_is_counted_once_when_its_history_arrived(self, bench):
         ledger, outbox = Ledger(0.0), Outbox()
         to = StatePublisher("d", None, Delivery(history="1h"), bench.context._replace(send=outbox.put))
-        to.receipts = ledger
+        to.receipts = ledger.receipt
         for at in range(3):
             to.publish(reading({"t": at}, at=float(at)), float(at))
         while (item := outbox.take(0.0)[0]) is not None:
@@ -138,7 +138,7 @@ class TestHistory:
         ledger, outbox = Ledger(0.0), Outbox()
         bench = bench.context._replace(send=outbox.put)
         to = StatePublisher("d", OnChange(), Delivery(expiry="1m", history="1h"), bench)
-        to.receipts, ledger.comparison = ledger, to.comparison
+        to.receipts, ledger.comparison = ledger.receipt, to.comparison
         states = []
         for at in (0.0, 1000.0, 1000.0, 1000.0):  # the first reading waited
             to.publish(reading({"t": 1}, at=0.0 if at == 0.0 else 990.0), at)
@@ -152,7 +152,7 @@ class TestHistory:
 def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench):
     ledger, outbox = Ledger(0.0), Outbox()
     to = StatePublisher("d", None, Delivery(keep="newest"), bench.context._replace(send=outbox.put))
-    to.receipts = ledger
+    to.receipts = ledger.receipt
     for at in range(3):
         to.publish(reading({"t": at}, at=float(at)), float(at))
     outbox.accept(outbox.take(0.0)[0])
@@ -222,7 +222,7 @@ def test_a_reading_that_is_lost_by_a_fault_is_counted_once(bench, fields):
 
     ledger = Ledger(0.0)
     to = StatePublisher("d", None, STANDARD, bench.context._replace(send=send))
-    to.receipts = ledger
+    to.receipts = ledger.receipt
     to.try_publish(reading(fields), 0.0)
 
     assert ledger.period.counts().by == {"dropped": 1}

@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from leadsman.discovery.description import Convention, RetainedMessage
+from leadsman.discovery.description import RetainedMessage
 from leadsman.discovery.difference import Descriptions, Difference, difference
+from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.events import Event, LinkUp
 from leadsman.introspection.retained import APP
@@ -72,7 +73,7 @@ class Announcer:
 
     def __init__(
         self,
-        convention: Convention,
+        convention: HomeAssistant,
         registered: DescribedDevices,
         link: Link,
         slices: Slices,
@@ -109,8 +110,7 @@ class Announcer:
         """Subscribe to the descriptions of this app, and to the starts of readers."""
         listeners = self._link.subscriptions.listeners
         listeners[self._convention.own] = self._on_own
-        if self._convention.births is not None:
-            listeners[self._convention.births] = self._on_birth
+        listeners[self._convention.births] = self._on_birth
 
     def observe(self, event: Event) -> None:
         """Begin again with each connection."""
@@ -127,7 +127,7 @@ class Announcer:
             self._settled = True
             self._compare((*self._topics, *self._found))
 
-    def change(self, convention: Convention, left: Mapping[str, Descriptions]) -> None:
+    def change(self, convention: HomeAssistant, left: Mapping[str, Descriptions]) -> None:
         """Devices have come, changed or gone: compare what the convention that describes them has more, less, and of
         other devices. `left` has the descriptions of those that have gone or changed, of which some have come back, by
         the topics of their first messages."""
@@ -301,25 +301,25 @@ class _PublishedHealth(NamedTuple):
     offline: bool
     at: float
     """Monotonic seconds."""
-    messages: tuple[RetainedMessage, ...]
+    message: RetainedMessage
 
 
 class HealthTopics:
-    """Publishes how each device is, in the form of the convention of discovery.
+    """Publishes how each device is, as Home Assistant reads it.
 
     It is small, and about one device, where the heartbeat is about all of them. A change is published within a second;
     the time of the last success alone at most once a minute. Nothing is published about a device before the broker has
     its description.
 
     Args:
-        convention: makes the messages.
+        convention: makes the message.
         statuses: the statuses of the devices.
         link: sends the messages.
         clock: the clocks.
         slices: does the work of many devices.
     """
 
-    def __init__(self, convention: Convention, statuses: Statuses, link: Link, clock: Clock, slices: Slices) -> None:
+    def __init__(self, convention: HomeAssistant, statuses: Statuses, link: Link, clock: Clock, slices: Slices) -> None:
         self._convention = convention
         self._statuses = statuses
         self._link = link
@@ -355,7 +355,7 @@ class HealthTopics:
         self._published.pop(name, None)
         self._due[name] = None
 
-    def change(self, convention: Convention) -> None:
+    def change(self, convention: HomeAssistant) -> None:
         """Devices have come or gone."""
         self._convention = convention
 
@@ -392,10 +392,8 @@ class HealthTopics:
             if now - last.at < REFRESH:
                 self._due[entity] = None
                 return
-        before = () if last is None else last.messages
-        messages = tuple(self._convention.condition(entity, condition_of(health, now, self._clock.wall())))
-        news = _PublishedHealth(status, health.circuit, failures, health.success_wall, offline, now, messages)
+        message = self._convention.condition(entity, condition_of(health, now, self._clock.wall()))
+        news = _PublishedHealth(status, health.circuit, failures, health.success_wall, offline, now, message)
         self._published[entity] = news
-        for each in messages:
-            if each not in before:
-                self._link.put(Message(each.topic, each.payload, qos=1, retain=True, latest=True))
+        if last is None or message != last.message:
+            self._link.put(Message(message.topic, message.payload, qos=1, retain=True, latest=True))

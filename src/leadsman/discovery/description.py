@@ -1,10 +1,9 @@
 """The description of an app for a convention of discovery. All values are plain, and none depends on a convention."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
-from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.topics import Topics
 
 Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "time", "list"]
@@ -132,58 +131,3 @@ class RetainedMessage(NamedTuple):
 
     topic: str
     payload: bytes
-
-
-class Convention(Protocol):
-    """How the devices of an app are described to others. Pure."""
-
-    topics: Mapping[str, str | None]
-    """The topics of all descriptions, in the order in which they are published, with the names of the devices; None
-    is the app itself. If a device has several messages, this is the topic of the first one."""
-    own: str
-    """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
-    publishes: Sequence[str]
-    """The topic filters that the app publishes to."""
-    births: str | None = None
-    """Where a program that reads descriptions announces its start; None if none does."""
-    has_health: bool = False
-    """Whether it refers to the topic ``{prefix}/{device}/health``."""
-
-    def has_device(self, name: str) -> bool:
-        """Whether it describes a device of that name."""
-        ...
-
-    def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
-        """The description of one device: in one message, or in several if one would be too long. The first one is at
-        its topic in `topics`."""
-        ...
-
-    def first_of(self, topic: str) -> str:
-        """The topic of the first message of a device, by that of any of its messages."""
-        ...
-
-    def describe_app(self) -> RetainedMessage:
-        """The description of the app itself."""
-        ...
-
-    def is_ours(self, payload: bytes) -> bool:
-        """Whether this app published a description: then it may replace or remove it."""
-        ...
-
-    def steps(self, found: bytes, wanted: RetainedMessage) -> Sequence[RetainedMessage]:
-        """The messages that lead from the one that the broker has at a topic to the wanted one."""
-        ...
-
-    def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
-        """The messages with which readers are asked, one after the other, to prepare for a move: messages at some of
-        these topics are about to replace those that the broker has, and something of the device is at another topic
-        from then on. They are not retained. Empty if nothing moves."""
-        return ()
-
-    def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
-        """The messages of the condition of a device. Their topics are always the same."""
-        ...
-
-    def is_birth(self, payload: bytes) -> bool:
-        """Whether a message at `births` is of a start."""
-        return False

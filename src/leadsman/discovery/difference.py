@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from leadsman.discovery.description import Convention, RetainedMessage
+from leadsman.discovery.description import RetainedMessage
+from leadsman.discovery.homeassistant import HomeAssistant
 
 Descriptions = Mapping[str, bytes]
 """The messages that describe one device, by topic."""
@@ -24,7 +25,7 @@ class Difference(NamedTuple):
 
 
 def difference(
-    convention: Convention, known: Descriptions, wanted: Sequence[RetainedMessage], unloaded: Collection[str] = ()
+    convention: HomeAssistant, known: Descriptions, wanted: Sequence[RetainedMessage], unloaded: Collection[str] = ()
 ) -> Difference:
     """Compare the description of a device with what the broker has.
 

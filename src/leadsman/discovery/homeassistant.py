@@ -21,7 +21,6 @@ from leadsman.discovery.description import (
     AppDescription,
     CommandDescription,
     ControlDescription,
-    Convention,
     DeviceDescription,
     EventDescription,
     Field,
@@ -107,7 +106,7 @@ def _bit(key: str, number: int) -> str:
     return bits[number : number + 1] or "1"
 
 
-class HomeAssistant(Convention):
+class HomeAssistant:
     """Describes the devices of one app.
 
     Args:
@@ -119,8 +118,6 @@ class HomeAssistant(Convention):
         InvalidValue: two devices have one identifier.
     """
 
-    has_health = True
-
     def __init__(self, app: AppDescription, devices: Sequence[str], prefix: str) -> None:
         self._app = app
         self._prefix = prefix
@@ -129,26 +126,35 @@ class HomeAssistant(Convention):
         self._app_key = APP if node is None else f"{APP}--{identifier(node)}"  # no name of a device gives two dashes
         self._ids = identifiers_of(devices, app.ids)
         self._origin = {"name": origin_of(app.topics.prefix), "sw": app.leadsman}
-        self.topics = {self._topic(self._app_key): None, **{self._topic(key): name for name, key in self._ids.items()}}
+        self.topics: Mapping[str, str | None] = {
+            self._topic(self._app_key): None,
+            **{self._topic(key): name for name, key in self._ids.items()},
+        }
+        """The topics of all descriptions, in the order in which they are published, with the names of the devices; None
+        is the app itself. If a device has several messages, this is the topic of the first one."""
         self.own = own_filter(prefix, app.topics.prefix)
+        """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
         self._below = f"{prefix}/device/{self._node}/"
         self.publishes = (app.topics.of("+", "health"), self.own)
+        """The topic filters that the app publishes to."""
         self.births = birth_topic(prefix)
+        """Where Home Assistant announces its start."""
 
     def has_device(self, name: str) -> bool:
-        """See `Convention`."""
+        """Whether it describes a device of that name."""
         return name in self._ids
 
     def is_birth(self, payload: bytes) -> bool:
-        """See `Convention`."""
+        """Whether a message at `births` announces a start."""
         return payload == b"online"
 
     def first_of(self, topic: str) -> str:
-        """See `Convention`."""
+        """The topic of the first message of a device, by that of any of its messages."""
         return self._topic(topic.removeprefix(self._below).removesuffix("/config").split(_BETWEEN, 1)[0])
 
     def describe(self, device: DeviceDescription) -> Sequence[RetainedMessage]:
-        """See `Convention`. The entities of leadsman itself are in the first message."""
+        """The description of a device: in one message, or in several if one would be too long. The first one is at its
+        topic in `topics`, and has the entities of leadsman itself."""
         key, topics = self._ids[device.name], self._app.topics
         unique = f"{self._node}--{key}"
         found = _with_ids(_components(device, topics), unique)
@@ -183,7 +189,7 @@ class HomeAssistant(Convention):
         ]
 
     def describe_app(self) -> RetainedMessage:
-        """See `Convention`."""
+        """The description of the app itself."""
         app, unique = self._app, f"{self._node}--{self._app_key}"
         document = {
             "dev": {"ids": [unique], "name": app.title, "mf": "leadsman", "mdl": app.name, "sw": app.version},
@@ -194,22 +200,22 @@ class HomeAssistant(Convention):
         return RetainedMessage(self._topic(self._app_key), encode(document))
 
     def is_ours(self, payload: bytes) -> bool:
-        """See `Convention`."""
+        """Whether this app published a description: then it may replace or remove it."""
         return is_configuration_of(self._app.topics.prefix, payload)
 
-    def condition(self, name: str, condition: Condition) -> Sequence[RetainedMessage]:
-        """See `Convention`."""
+    def condition(self, name: str, condition: Condition) -> RetainedMessage:
+        """The message of the condition of a device. Its topic is always the same."""
         document: DeviceHealth = {
             "status": condition.status,
             "circuit": condition.circuit,
             "consecutive_failures": condition.failures,
             "last_success_at": condition.last_success_at,
         }
-        return (RetainedMessage(self._app.topics.of(name, "health"), encode(document)),)
+        return RetainedMessage(self._app.topics.of(name, "health"), encode(document))
 
     def steps(self, found: bytes, wanted: RetainedMessage) -> Sequence[RetainedMessage]:
-        """See `Convention`. A component that is no longer wanted, or is of another platform, is first sent with its
-        platform alone, which removes its entity."""
+        """The messages that lead from the one that the broker has at a topic to the wanted one. A component that is no
+        longer wanted, or is of another platform, is first sent with its platform alone, which removes its entity."""
         topic, payload = wanted
         if found == payload:
             return ()
@@ -224,8 +230,11 @@ class HomeAssistant(Convention):
         return (wanted,) if leaving is None else (RetainedMessage(topic, leaving), wanted)
 
     def moves(self, found: Mapping[str, bytes], wanted: Sequence[RetainedMessage]) -> Sequence[RetainedMessage]:
-        """See `Convention`. An entity has one configuration, so the one that it leaves is unloaded first. That keeps
-        its settings; those of an entity that is gone would be kept, too, so that one is removed before."""
+        """The messages with which Home Assistant is asked, one after the other, to prepare for a move: messages at some
+        of these topics are about to replace those that the broker has, and an entity is at another topic from then on.
+        They are not retained. Empty if nothing moves. An entity has one configuration, so the one that it leaves is
+        unloaded first. That keeps its settings; those of an entity that is gone would be kept, too, so that one is
+        removed before."""
         now = {
             key: (topic, platform)
             for topic, payload in wanted

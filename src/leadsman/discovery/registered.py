@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadsman.discovery.description import (
     CommandDescription,
     ControlDescription,
-    Convention,
     DeviceDescription,
     EventDescription,
     Field,
 )
 from leadsman.discovery.fields import fields_of, scalar, settable, terms_of
+from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.introspection.schema import read_schema, result_schema, schema_of
 from leadsman.readings.controls import CONTROL
 from leadsman.registration.command import Command as RegisteredCommand
@@ -163,7 +163,7 @@ class Described(NamedTuple):
     """The devices of an app, as they are described."""
 
     registered: DescribedDevices
-    convention: Convention
+    convention: HomeAssistant
 
 
 def _command(command: RegisteredCommand) -> CommandDescription:

@@ -39,7 +39,8 @@ class Alarm(Protocol):
 
 
 class Limit(Protocol):
-    """Something that begins now, and needs an alarm only if it lasts longer than this turn of the event loop."""
+    """Something that begins now, and needs an alarm only if it lasts longer than this turn of the event loop. The
+    deadlines of calls are in a room above this one."""
 
     def arm(self) -> None:
         """Add the alarm, unless what it limits is over. May be called again."""

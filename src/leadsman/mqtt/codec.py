@@ -73,7 +73,7 @@ class TextError(PacketError):
 
 
 class PacketHandler(Protocol):
-    """Takes the packets of the broker."""
+    """Takes the packets of the broker. The client does, which is above the codec."""
 
     def answered(self, code: int, connack: ConnAck, reference: str | None, reason: str | None) -> None:
         """CONNACK: the reason code, what the broker allows, its Server Reference and Reason String (MQTT 5 §3.2.2)."""

@@ -182,7 +182,8 @@ class ClientIdentity(NamedTuple):
 
 
 class SubscriptionRecord(Protocol):
-    """Remembers, over a restart of the process, to which topic filters it may be subscribed at each broker."""
+    """Remembers, over a restart of the process, to which topic filters it may be subscribed at each broker. A
+    part of the app does so, which no connection knows."""
 
     known: Mapping[str, Collection[str]]
     """The filters, or more, by the address of the broker; without an address nothing is known of it."""

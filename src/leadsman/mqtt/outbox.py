@@ -111,7 +111,7 @@ class OnDisk(NamedTuple):
 
 class Keeper(Protocol):
     """Keeps the readings of an outbox on disk. Those of a topic that are on disk only are older than what it holds of
-    the topic in memory."""
+    the topic in memory. The spool does so, which is in a room above this one."""
 
     works: bool
     """Whether rows can be written."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.discovery.announcer import Announcer, HealthTopics
-from leadsman.discovery.description import AppDescription, Convention, RetainedMessage
+from leadsman.discovery.description import AppDescription, RetainedMessage
+from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
 from leadsman.introspection.retained import APP
@@ -47,11 +48,9 @@ def names_of(plan: Plan, discovery: DiscoverySettings) -> "Names":
     return Names(frozenset((*plan.registry.names, *former)), identifiers, identify_now)
 
 
-def convention_of(plan: Plan, discovery: DiscoverySettings, registered: DescribedDevices) -> Convention:
+def convention_of(plan: Plan, discovery: DiscoverySettings, registered: DescribedDevices) -> HomeAssistant:
     """The convention that describes them. Its `own`, `publishes` and `births` are where it publishes, and what it
     listens to."""
-    from leadsman.discovery.homeassistant import HomeAssistant
-
     ids = discovery.ids
     if plan.sections.cluster is not None:  # of the devices that are here
         ids = {name: former for name, former in ids.items() if name in registered}
@@ -196,7 +195,7 @@ class Presence:
         left, self._left = self._left, {}
         self._announcer.change(convention, left)
 
-    def _renewed(self) -> Convention:
+    def _renewed(self) -> HomeAssistant:
         """The convention, with all devices."""
         plan = self._core.plan
         if plan.sections.discovery is None:

@@ -104,8 +104,7 @@ class IntrospectionPart:
         """The list of the devices, with their topics."""
         from leadsman.introspection.registry import DeviceRegistry
 
-        plan, described = self._core.plan, self._core.described
-        health = described is not None and described.convention.has_health
+        plan, health = self._core.plan, self._core.described is not None
         return DeviceRegistry(plan.identity, self._core.roster, self._core.others.topics, health=health)
 
     @cached_property

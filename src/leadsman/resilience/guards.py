@@ -88,7 +88,7 @@ NO_SHARED_GUARDS = SharedGuards()
 
 
 class ThreadGuard(Protocol):
-    """Waits for a thread before each call."""
+    """Waits for a thread before each call. The threads of handlers are in a room above this one."""
 
     def identifier(self) -> int | None:
         """The identifier of the thread in which the call runs, from `threading.get_ident`; None while it runs in

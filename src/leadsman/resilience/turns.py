@@ -10,34 +10,15 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextvars import ContextVar
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 from leadsman.errors import DeviceTimeout, NoTurn
 from leadsman.loop.durations import human
+from leadsman.resilience.deadline import Deadline
 from leadsman.resilience.line import FIRST_TURN_SHARE, Turn, Turns
 
 LONGEST_WAIT = 60.0
 """Seconds that a call with a deadline waits for its turn. Whoever holds the line for longer hangs."""
-
-
-class Pausable(Protocol):
-    """The deadline of a call."""
-
-    seconds: float
-    """The time that the call may take."""
-
-    @property
-    def runs(self) -> bool:
-        """Whether the call is under way."""
-        ...
-
-    def pause(self) -> None:
-        """The call waits for others: this is not its time."""
-        ...
-
-    def resume(self) -> None:
-        """The call goes on."""
-        ...
 
 
 class LineUser:
@@ -54,7 +35,7 @@ class LineUser:
     def __init__(self, name: str, *, looks: bool) -> None:
         self.name = name
         self.looks = looks
-        self.deadline: Pausable | None = None
+        self.deadline: Deadline[Any] | None = None
         self.lines: list[SharedLine] = []
         """Those that it holds."""
         self._waits = 0

@@ -117,7 +117,7 @@ class Names(NamedTuple):
 
 
 class Host(Protocol):
-    """The app, in which devices come and go. On the event loop."""
+    """The app, in which devices come and go: its parts, which are in a room above this one. On the event loop."""
 
     def join(self, source: Source) -> SourceRunner:
         """Add a device to all parts of the app. Returns what takes its readings."""

@@ -62,7 +62,7 @@ logger = logging.getLogger("leadsman")
 
 
 class ShardHost(Protocol):
-    """Where the devices of the shards of this node are read."""
+    """Where the devices of the shards of this node are read: by a part of the app, in a room above this one."""
 
     @property
     def environment(self) -> Environment:

@@ -9,7 +9,7 @@ from leadsman.nodes.failure_state import filters_of
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
-    from leadsman.discovery.description import Convention
+    from leadsman.discovery.homeassistant import HomeAssistant
     from leadsman.discovery.registered import DescribedDevices
 
 
@@ -59,7 +59,7 @@ def access_of(plan: Plan) -> AccessList:
         publish += [topics.of("+", word) for word in words]
     convention = described_by(plan)
     if topics.root is not None:
-        health = ["health"] if convention is not None and convention.has_health else []
+        health = [] if convention is None else ["health"]
         publish += _of_root(topics, [*words, *health], any_topic=any(each.name == topics.root for each in asking))
     if convention is not None:
         publish += convention.publishes
@@ -85,8 +85,7 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
     subscriptions = [each.topic_filter for each in plan.registry.subscriptions.values() if each.enabled]
     if convention is None:
         return tuple(subscriptions)
-    births = () if convention.births is None else (convention.births,)
-    return (*subscriptions, convention.own, *births)
+    return (*subscriptions, convention.own, convention.births)
 
 
 def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
@@ -112,13 +111,13 @@ def hidden_values_of(plan: Plan) -> str | None:
     return hidden_values(registered_of(plan), plan.sections.discovery)
 
 
-def described_by(plan: Plan) -> "Convention | None":
+def described_by(plan: Plan) -> "HomeAssistant | None":
     """What describes the devices of an app to others; None if discovery is off. Raises as `access_of`."""
     described = _described(plan)
     return None if described is None else described[1]
 
 
-def _described(plan: Plan) -> "tuple[DescribedDevices, Convention] | None":
+def _described(plan: Plan) -> "tuple[DescribedDevices, HomeAssistant] | None":
     """The devices that are described to others, and what does so; None if discovery is off."""
     if plan.sections.discovery is None:
         return None

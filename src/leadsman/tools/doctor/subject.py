@@ -100,8 +100,7 @@ def published_topics(plan: Plan) -> tuple[str, ...]:
             found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))
             found[topics.set_result(command.name)] = None
     if (convention := described_by(plan)) is not None:
-        if convention.has_health:
-            found |= dict.fromkeys(topics.of(name, "health") for name in convention.topics.values() if name is not None)
+        found |= dict.fromkeys(topics.of(name, "health") for name in convention.topics.values() if name is not None)
         found |= dict.fromkeys(convention.topics)
     return tuple(found)
 

@@ -61,8 +61,7 @@ def run(options: argparse.Namespace) -> None:
     if plan.sections.shared and plan.keep_state:
         for name in devices:
             others.setdefault(name, []).append(app.topics.of(name, WORD))
-    convention = described_by(plan)
-    now = DeviceRegistry(plan.identity, devices, others, health=convention is not None and convention.has_health)
+    now = DeviceRegistry(plan.identity, devices, others, health=described_by(plan) is not None)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
 
 
