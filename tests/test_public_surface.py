@@ -95,6 +95,13 @@ def test_the_package_alone_gives_its_names_and_its_public_packages_when_they_are
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_program_that_retries_without_an_app_loads_nothing_that_reads_settings():
+    unread = ("leadsman.app", "leadsman.settings.sources", "leadsman.settings.sections", "leadsman.settings.documents")
+    code = f"import leadsman, sys; leadsman.retrying; assert not {{*{unread}}} & {{*sys.modules}}"
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_package_lists_its_names_and_its_public_packages_without_loading_them():
     code = (
         "import leadsman, sys; found = {*dir(leadsman)}; assert 'leadsman.app' not in sys.modules;"

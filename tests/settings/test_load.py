@@ -1,6 +1,7 @@
 import contextlib
 import os
 import re
+import subprocess
 import sys
 import tempfile
 from datetime import date
@@ -944,6 +945,21 @@ def test_off_is_off_in_each_setting_that_takes_it(here, word):
     app.load(here.file(text, "leadsman.yaml").where())
 
     assert app.setup.sections == Sections()
+
+
+def test_no_section_of_leadsman_needs_pydantic():
+    flags = {
+        "http.bind": "8080",
+        "outbox.max_age": "1d",
+        "discovery.convention": "homeassistant",
+        "cluster.engine": "nats://localhost",
+        "supervision.exit_when_hung": "1m",
+        "log.path": "house.log",
+    }
+    code = "import sys; from leadsman import App; from leadsman.settings.sources import Where\n"
+    code += f"App('house').load(Where.nowhere({flags!r})); assert not any('pydantic' in each for each in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_variable_that_is_there_and_empty_sets_nothing(here):

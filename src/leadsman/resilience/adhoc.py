@@ -26,8 +26,7 @@ from leadsman.loop.tasks import outcome_in_own_task
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure, sift
 from leadsman.resilience.policy import REASONS, GiveUp, Policy
-from leadsman.settings.entry import RANKS, SettingEntry
-from leadsman.settings.sources import RETRY_PREFIX, retry_path
+from leadsman.settings.entry import RANKS, RETRY_PREFIX, SettingEntry, retry_path
 from leadsman.text import describe, log_fields
 
 P = ParamSpec("P")

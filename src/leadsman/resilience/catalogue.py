@@ -20,8 +20,7 @@ from leadsman.resilience.notation import duration_of, named_of
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, Choice, Named, Policy, exponential, immediate
 from leadsman.resilience.predicate import Constant, Predicate, is_a, prop, simplify
 from leadsman.resilience.retry_after import TRANSIENT
-from leadsman.settings.entry import Origins, told_origin
-from leadsman.settings.sources import KNOBS
+from leadsman.settings.entry import KNOBS, RETRY, Origins, told_origin
 from leadsman.text.suggestion import suggestion
 
 _STATUS = prop("status-code")
@@ -203,7 +202,7 @@ class Catalogue:
         raise InvalidValue(f"retry.{name}{where}: unknown; {suggestion(name, (*FAMILIES, 'policy'))}")
 
     def _from(self, *path: str) -> str:
-        return told_origin(("retry", *path), self._origins)
+        return told_origin((RETRY, *path), self._origins)
 
 
 CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", default=None)

@@ -7,6 +7,11 @@ from leadsman.errors import ConfigurationError
 from leadsman.settings.model import SettingPath
 
 RANKS = ("default", "file", ".env", "environment", "secret", "flag")
+RETRY = "retry"
+"""The section of policies and of families of operations."""
+RETRY_PREFIX = "RETRY__"
+KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
+"""The settings of a family of operations: ``RETRY__API_MAX_ATTEMPTS``."""
 
 T = TypeVar("T")
 FindLine = Callable[[SettingPath], int | None]
@@ -80,3 +85,10 @@ def told_origin(path: SettingPath, origins: Origins) -> str:
         if found:
             return f" (from {', '.join(dict.fromkeys(each.origin_at(path) for each in found))})"
     return ""
+
+
+def retry_path(name: str) -> SettingPath:
+    """The path that a variable such as ``RETRY__API_MAX_ATTEMPTS`` sets."""
+    family = name.removeprefix(RETRY_PREFIX).lower()
+    knob = next((knob for knob in KNOBS if family.endswith(f"_{knob}")), None)
+    return (RETRY, family) if knob is None else (RETRY, family.removesuffix(f"_{knob}"), knob)

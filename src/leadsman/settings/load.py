@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from leadsman.errors import SettingsError
 from leadsman.settings.documents import read_text
-from leadsman.settings.entry import RANKS, Entries, Origins, SettingEntry, told_origin
+from leadsman.settings.entry import RANKS, RETRY, Entries, Origins, SettingEntry, told_origin
 from leadsman.settings.model import (
     SettingPath,
     at,
@@ -23,7 +23,7 @@ from leadsman.settings.model import (
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.secrets import is_secret, secrets_in
 from leadsman.settings.sections import BROKER, KEYS, SECTIONS, TABLES
-from leadsman.settings.sources import DEVICES, RETRY, Where, read_entries, settings_file, variable
+from leadsman.settings.sources import DEVICES, Where, read_entries, settings_file, variable
 from leadsman.text import clean, is_nested_deeper
 from leadsman.text.redaction import HIDDEN, Secret, reveal
 from leadsman.text.suggestion import nearest, suggestion

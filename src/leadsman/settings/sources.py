@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from leadsman.errors import SettingsError
 from leadsman.settings.documents import line_of, read_text, toml_document, yaml_document
-from leadsman.settings.entry import FindLine, SettingEntry
+from leadsman.settings.entry import RETRY_PREFIX, FindLine, SettingEntry, retry_path
 from leadsman.settings.model import SettingPath
 from leadsman.settings.sections import SECTIONS
 from leadsman.text import clean
@@ -17,10 +17,6 @@ from leadsman.text.suggestion import suggestion
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
 DEVICES = "devices"
 """The section about single devices: ``[devices.boiler]``, ``DEVICES__BOILER__INTERVAL``."""
-RETRY = "retry"
-RETRY_PREFIX = "RETRY__"
-KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
-"""The settings of a family of operations: ``RETRY__API_MAX_ATTEMPTS``."""
 ENVIRONMENT = "LEADSMAN_ENV"
 CONFIG = "LEADSMAN_CONFIG"
 RUN_SECRETS = Path("/run/secrets")
@@ -201,13 +197,6 @@ def _from_secrets(where: Where, prefix: str) -> Iterator[SettingEntry]:
             path = _path(file.name.upper(), prefix)
             if path is not None:
                 yield SettingEntry(path, file, 4, f"secret {file}")
-
-
-def retry_path(name: str) -> SettingPath:
-    """The path that a variable such as ``RETRY__API_MAX_ATTEMPTS`` sets."""
-    family = name.removeprefix(RETRY_PREFIX).lower()
-    knob = next((knob for knob in KNOBS if family.endswith(f"_{knob}")), None)
-    return (RETRY, family) if knob is None else (RETRY, family.removesuffix(f"_{knob}"), knob)
 
 
 def _path(name: str, prefix: str) -> SettingPath | None:
