@@ -268,10 +268,14 @@ class FieldDescription(TypedDict, total=False):
     """Further options of its entity in Home Assistant."""
 
 
+Kind = Literal["telemetry", "source", "event", "command", "periodic"]
+"""The decorators of registrations."""
+
+
 class Registered(TypedDict):
     """A registration with its options. Options that its kind does not have are left out."""
 
-    kind: Literal["telemetry", "source", "event", "command", "periodic"]
+    kind: Kind
     """What it is."""
     handler: str
     """The name of its function."""

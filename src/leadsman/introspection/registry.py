@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leadsman.introspection.pages import DocumentWriter
 from leadsman.introspection.retained import APP, Retained, retained_of
@@ -14,7 +14,7 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.text import clean
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import AppSection, RegistryDevice, RegistryHead
+    from leadsman.introspection.document import AppSection, Kind, RegistryDevice, RegistryHead
 
 
 LIST_SLICE = 250
@@ -57,7 +57,7 @@ def declared(
     return found
 
 
-def kind_of(each: Telemetry | Source | Command) -> str:
+def kind_of(each: Telemetry | Source | Command) -> "Kind":
     """The decorator of a registration."""
     if isinstance(each, Telemetry):
         return "periodic" if each.job else "telemetry"
@@ -188,15 +188,16 @@ def registry_entry(
         health: whether it has a topic for its health, as devices have while discovery for Home Assistant is on.
     """
     enabled = [each for each in found if each.enabled]
-    kinds = [kind_of(each) for each in enabled or found]
-    if "periodic" in kinds:
+    kinds = [kind for each in enabled or found if (kind := kind_of(each)) != "periodic"]
+    if not kinds:
         return None
     reader = next((each for each in found if not isinstance(each, Command)), None)
-    paths = {"availability": topics.availability(name), "error": topics.device_error(name)}
-    retained = ["availability"]
+    entry: RegistryDevice = {"kinds": kinds, "topics": {}, "retained": ["availability"]}
+    paths, retained = entry["topics"], entry["retained"]
     if reader is None or reader.layout != "fields":
-        paths = {"state": topics.state(name)} | paths
-        retained = ["state"] * (reader is None or reader.delivery.retain) + retained
+        paths["state"] = topics.state(name)
+        retained[:0] = ["state"] * (reader is None or reader.delivery.retain)
+    paths |= {"availability": topics.availability(name), "error": topics.device_error(name)}
     if reader is not None:
         paths["ledger"] = topics.of(name, "ledger")
         retained.append("ledger")
@@ -209,7 +210,6 @@ def registry_entry(
         paths["get"] = topics.of(name, "get")
     if "command" in kinds:
         paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
-    entry: dict[str, object] = {"kinds": kinds, "topics": paths, "retained": retained}
     if reader is not None and reader.content is not None and reader.delivery.retain:
         others = {*others, topics.of(name, reader.content.name)}
     if others:
@@ -218,4 +218,4 @@ def registry_entry(
         entry["found_by"] = reader.found_by
     if not enabled:
         entry["enabled"] = False
-    return cast("RegistryDevice", entry)
+    return entry

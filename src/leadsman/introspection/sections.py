@@ -25,7 +25,7 @@ from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.publisher import Publication
-from leadsman.runtime.runner import Answer, Runner, Runners
+from leadsman.runtime.runner import Answer, Runners
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import (
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from leadsman.monitoring.document import Counters, NodeSection
     from leadsman.monitoring.trace import Trace
     from leadsman.nodes.brief import Brief
-    from leadsman.runtime.document import Counted
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
 
@@ -271,7 +270,6 @@ class Sections:
         condition = condition_of(health, now, wall, snapshot.deferred_until)
         totals = health.totals(publisher.published)
         found: Runtime = {
-            **self._counted(name, runners),  # type: ignore[typeddict-item]  # mypy fears more keys
             "status": condition.status,
             "stale": condition.stale,
             "circuit": snapshot.circuit,
@@ -292,6 +290,10 @@ class Sections:
             "held": health.held,
             "missed_polls": health.counters.missed_polls,
         }
+        for runner in runners:
+            runner.count(found)
+        if parts.found is not None:
+            parts.found.count(name, found)
         if snapshot.failed_probes:
             found["failed_probes"] = dict(snapshot.failed_probes)
         if is_source_offline(health):
@@ -302,15 +304,6 @@ class Sections:
             found["published"] = describe_publication(publisher.publication)
             if (waiting := in_outbox(parts.link, publisher.topics, self._clock)) is not None:
                 found["outbox"] = waiting
-        return found
-
-    def _counted(self, name: str, runners: Sequence[Runner]) -> "Counted":
-        """The counts that only some devices have: commands, messages of a source, devices that were found."""
-        found: Counted = {}
-        for runner in runners:
-            found.update(runner.counters())
-        if self._parts.found is not None:
-            found.update(self._parts.found.counters(name))
         return found
 
 

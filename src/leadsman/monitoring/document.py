@@ -194,20 +194,7 @@ class NodeSection(TypedDict):
     """How often this process took over, this time included."""
 
 
-class Constants(TypedDict):
-    """The constant members of the heartbeats of a run."""
-
-    version: str
-    """The version of the app."""
-    client_id: NotRequired[str]
-    """The client identifier of its connection. Left out in a will."""
-    dry_run: NotRequired[bool]
-    """Whether twins replace the hardware, and nothing is retained or stored. Present only in a dry run."""
-    node: NotRequired[NodeSection]
-    """The node that is active. Present only with ``--standby``."""
-
-
-class Status(Constants):
+class Status(TypedDict):
     """The heartbeat, at ``{prefix}/status``; also the birth, the goodbye and the will of the app. It comes after each
     connection, within a second of each change of a status, and every 30 s if nothing changes (``App(heartbeat=…)``). So
     an app whose heartbeat is older than twice that time does not run any more, or has lost its broker. It is retained.
@@ -223,6 +210,14 @@ class Status(Constants):
     health: Literal["ok", "degraded"]
     """``ok`` if no device is held, stale, failing or has an open circuit, the connection has no error, no state file is
     in trouble, and the app is online; ``degraded`` otherwise."""
+    version: str
+    """The version of the app."""
+    client_id: NotRequired[str]
+    """The client identifier of its connection. Left out in a will."""
+    dry_run: NotRequired[bool]
+    """Whether twins replace the hardware, and nothing is retained or stored. Present only in a dry run."""
+    node: NotRequired[NodeSection]
+    """The node that is active. Present only with ``--standby``."""
     at: NotRequired[Time]
     """When the app wrote it. A will was written at the connect, and has none."""
     uptime: NotRequired[Seconds]

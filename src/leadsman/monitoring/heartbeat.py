@@ -31,7 +31,6 @@ from leadsman.text import clean, describe
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import (
-        Constants,
         DroppedBy,
         LinkState,
         OutboxState,
@@ -76,7 +75,7 @@ class Heartbeat:
 
     Args:
         topics: the topics of the app.
-        constants: fields of every document: the version, the client id, and ``dry_run`` in a dry run.
+        common: the fields of every document of the run: those of `offline`, the client id, and the active node.
         interval: seconds between heartbeats if nothing changes.
         statuses: the statuses of the devices and side jobs.
         link: sends the messages, and is described in them.
@@ -88,7 +87,7 @@ class Heartbeat:
     def __init__(
         self,
         topics: Topics,
-        constants: "Constants",
+        common: "Status",
         interval: float,
         statuses: Statuses,
         link: Link,
@@ -98,7 +97,7 @@ class Heartbeat:
         look: Callable[[str], tuple[Snapshot, float | None]],
     ) -> None:
         self._topics = topics
-        self._constants = constants
+        self._common = common
         self._interval = interval
         self._statuses = statuses
         self._link = link
@@ -214,12 +213,12 @@ class Heartbeat:
         statuses.refresh(now)
         well = state == "online" and statuses.well and link.last_error is None and not self.state_files
         document: Status = {
+            **self._common,
             "state": state,
             "session": link.number,
             "health": "ok" if well else "degraded",
             "at": rfc3339(self._clock.wall()),
             "uptime": round(now - self._started, 1),
-            **self._constants,  # type: ignore[typeddict-item]  # mypy fears more keys
             "mqtt": self._mqtt(now),
         }
         if self.state_files:
@@ -359,6 +358,13 @@ def outbox_state(outbox: Outbox, clock: Clock) -> "OutboxState":
 
 
 def will(version: str, session: int, *, dry_run: bool) -> bytes:
-    """The document that the broker publishes when the connection breaks."""
-    document = {"state": "offline", "session": session, "health": "degraded", "version": version}
-    return encode(document | ({"dry_run": True} if dry_run else {}))
+    """The message that the broker publishes when the connection breaks."""
+    return encode(offline(version, session, dry_run=dry_run))
+
+
+def offline(version: str, session: int, *, dry_run: bool) -> "Status":
+    """The document of an app of which nobody knows more than that it is not there."""
+    found: Status = {"state": "offline", "session": session, "health": "degraded", "version": version}
+    if dry_run:
+        found["dry_run"] = True
+    return found

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.event_bus import Phase
-from leadsman.monitoring.heartbeat import Heartbeat, will
+from leadsman.monitoring.heartbeat import Heartbeat, offline, will
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.message import Message
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
-    from leadsman.monitoring.document import Constants
+    from leadsman.monitoring.document import Status
 
 
 def join(core: Core) -> None:
@@ -21,7 +21,7 @@ def join(core: Core) -> None:
     core.statuses = Statuses(core.records, clock.monotonic(), jobs)
     core.heartbeat = Heartbeat(
         plan.topics,
-        _constants(core),
+        _common(core),
         plan.heartbeat,
         core.statuses,
         core.link,
@@ -53,11 +53,10 @@ def publish_offline(core: Core) -> None:
     core.life.last_messages["the goodbye"] = goodbye
 
 
-def _constants(core: Core) -> "Constants":
+def _common(core: Core) -> "Status":
     """The fields that each heartbeat of this run contains."""
-    found: Constants = {"client_id": core.plan.identity.client_id, "version": core.plan.identity.version}
-    if core.plan.dry_run:
-        found["dry_run"] = True
+    found = offline(core.plan.identity.version, 0, dry_run=core.plan.dry_run)
+    found["client_id"] = core.plan.identity.client_id
     if core.node.ownership is not None:
         found["node"] = core.node.ownership
     return found

@@ -237,16 +237,14 @@ class CommandQueue:
         """See `Runner`. Commands have no schedule, no circuit and no retries."""
         return NO_GUARDS._replace(attempts=min(1, self.failed)), None
 
-    def counters(self) -> "Counted":
+    def count(self, document: "Counted") -> None:
         """See `Runner`."""
-        return {
-            "commands": {
-                "done": self.done,
-                "failed": self.failed,
-                "refused": self.refused,
-                "waiting": len(self.waiting),
-                "last_error": self.last_error,
-            }
+        document["commands"] = {
+            "done": self.done,
+            "failed": self.failed,
+            "refused": self.refused,
+            "waiting": len(self.waiting),
+            "last_error": self.last_error,
         }
 
     def retries(self) -> int:

@@ -405,10 +405,10 @@ class FoundDevices:
             if self._runners.pop(name, None) is not None:
                 self._host.lose(name)
 
-    def counters(self, finder: str) -> "Counted":
-        """The counts of a handler that finds devices; empty for another one."""
-        family = self._families.get(finder)
-        return {} if family is None else {"found": len(family.names), "refused": family.refused}
+    def count(self, finder: str, document: "Counted") -> None:
+        """Add the counts of a handler that finds devices to its document; none of another one."""
+        if (family := self._families.get(finder)) is not None:
+            document["found"], document["refused"] = len(family.names), family.refused
 
     def ring(self, now: float) -> None:
         """Forget the devices that were silent for too long."""

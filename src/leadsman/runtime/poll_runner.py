@@ -468,9 +468,10 @@ class PollRunner:
         """See `Runner`."""
         return self.execution.context_attempts()
 
-    def counters(self) -> "Counted":
+    def count(self, document: "Counted") -> None:
         """See `Runner`: whether a poll runs. The others are in the health record."""
-        return {"busy": True} if self.busy else {}
+        if self.busy:
+            document["busy"] = True
 
     # One poll
 

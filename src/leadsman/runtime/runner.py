@@ -65,8 +65,8 @@ class Runner(Protocol):
         has no schedule or waits for a person."""
         ...
 
-    def counters(self) -> "Counted":
-        """The counts that only this kind of runner has, for the introspection document."""
+    def count(self, document: "Counted") -> None:
+        """Add the counts that only this kind of runner has to the document of its device."""
         ...
 
     def retries(self) -> int:

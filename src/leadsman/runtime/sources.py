@@ -102,9 +102,10 @@ class SourceRunner:
         """See `Runner`. A source has no schedule."""
         return self.execution.snapshot(), None
 
-    def counters(self) -> "Counted":
+    def count(self, document: "Counted") -> None:
         """See `Runner`."""
-        return {"restarts": self.restarts} if self.source.found_by is None else {}
+        if self.source.found_by is None:
+            document["restarts"] = self.restarts
 
     def retries(self) -> int:
         """See `Runner`."""

@@ -39,7 +39,7 @@ def print_document(title: str, document: Document, kind: object) -> None:
                 print_table((_words(name.removesuffix("s")),), [*found.items()], cells_of(part))
 
 
-def print_table(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], cells: Cells) -> None:
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]], cells: Cells) -> None:
     """Print equal documents, a row for each. A column that is empty in every row is left out, and so is a table without
     rows.
 
@@ -48,9 +48,7 @@ def print_table(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], cells: Ce
         rows: what names a document, and the document.
         cells: the columns about the document.
     """
-    columns = {
-        head: [*names] for head, names in zip(heads, zip(*(row[:-1] for row in rows), strict=True), strict=False)
-    }
+    columns = {head: [str(row[place]) for row in rows] for place, head in enumerate(heads)}
     columns |= {head: [cell(row[-1]) for row in rows] for head, cell in cells.items()}
     shown = {head: column for head, column in columns.items() if any(column)}
     if shown:

@@ -4,7 +4,6 @@ import argparse
 import base64
 import os
 from pathlib import Path
-from typing import Any
 
 from leadsman.loop.clock import rfc3339
 from leadsman.spool.file import NAME, Contents, look
@@ -56,16 +55,16 @@ def _time(wall: float) -> str:
         return "unknown"
 
 
-def _document(found: Contents) -> dict[str, Any]:
+def _document(found: Contents) -> dict[str, object]:
     oldest = None if found.oldest_taken_at is None else _time(found.oldest_taken_at)
     waiting = {"rows": found.rows, "bytes": found.bytes, "oldest_taken_at": oldest, "topics": found.topics}
     return {"waiting": waiting, "dead": [_letter(each) for each in found.dead]}
 
 
-def _letter(letter: DeadLetter) -> dict[str, Any]:
+def _letter(letter: DeadLetter) -> dict[str, object]:
     row = letter.row
     try:
-        payload: dict[str, Any] = {"payload": row.payload.decode()}
+        payload: dict[str, object] = {"payload": row.payload.decode()}
     except UnicodeDecodeError:
         payload = {"payload_base64": base64.b64encode(row.payload).decode()}
     return {
