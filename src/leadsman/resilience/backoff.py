@@ -38,9 +38,12 @@ class BackoffStrategy(Protocol):
 
 def jittered(wait: float, jitter: float, cap: float, draw: float) -> float:
     """Spread a wait by ±`jitter` (a fraction) within `cap` seconds; `draw` is uniform in [0, 1)."""
-    low = wait * (1.0 - jitter)
-    high = min(wait * (1.0 + jitter), cap)
-    return low + (high - low) * draw if high > low else min(wait, cap)
+    return _between(wait * (1.0 - jitter), wait * (1.0 + jitter), cap, draw)
+
+
+def _between(low: float, high: float, cap: float, draw: float) -> float:
+    low, high = min(low, cap), min(high, cap)
+    return low + max(0.0, high - low) * draw
 
 
 _DECORRELATED_CAP = 60.0
@@ -49,30 +52,26 @@ _DECORRELATED_CAP = 60.0
 class JitterMode(NamedTuple):
     """One mode of jitter. Times are seconds; `u` is uniform in [0, 1)."""
 
-    spread: Callable[[float, float, float, float], float]
-    """The wait to take for a wait, a fraction, a cap and u."""
+    spread: Callable[[float, float, float, float, float], float]
+    """The wait to take for a wait, a fraction, a cap, the wait taken before, which is 0 at first, and u."""
     cap: Callable[[float, float, float], float]
     """The cap if none is given: for the longest wait inside, the cap of `symmetric` jitter inside, and a fraction."""
-
-
-def _add(wait: float, fraction: float, cap: float, u: float) -> float:
-    low = min(wait, cap)
-    return low + (min(wait * (1 + fraction), cap) - low) * u
-
-
-def decorrelated(wait: float, cap: float, before: float, u: float) -> float:
-    """The wait to take after the wait `before`, which is 0 at first. It is the only mode that remembers one."""
-    low = min(wait, cap)
-    return low + max(0.0, min(3 * (before or low), cap) - low) * u
+    remembers: bool = False
+    """Whether it depends on the wait taken before."""
 
 
 JITTER_MODES: Mapping[str, JitterMode] = {
-    "symmetric": JitterMode(jittered, lambda _, symmetric, __: symmetric),
-    "add": JitterMode(_add, lambda longest, _, fraction: min(longest * (1 + fraction), MAX_WAIT_SECONDS)),
-    "full": JitterMode(lambda wait, _, cap, u: min(wait, cap) * u, lambda longest, _, __: longest),
-    "equal": JitterMode(lambda wait, _, cap, u: min(wait, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
+    "symmetric": JitterMode(lambda d, part, cap, _, u: jittered(d, part, cap, u), lambda _, symmetric, __: symmetric),
+    "add": JitterMode(
+        lambda d, part, cap, _, u: _between(d, d * (1 + part), cap, u),
+        lambda longest, _, fraction: min(longest * (1 + fraction), MAX_WAIT_SECONDS),
+    ),
+    "full": JitterMode(lambda d, _, cap, __, u: min(d, cap) * u, lambda longest, _, __: longest),
+    "equal": JitterMode(lambda d, _, cap, __, u: min(d, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
     "decorrelated": JitterMode(
-        lambda wait, _, cap, u: decorrelated(wait, cap, 0.0, u), lambda _, __, ___: _DECORRELATED_CAP
+        lambda d, _, cap, before, u: _between(d, 3 * (before or min(d, cap)), cap, u),
+        lambda _, __, ___: _DECORRELATED_CAP,
+        remembers=True,
     ),
 }
 """The modes of jitter: how a wait is spread by chance, and how long it may become.
@@ -91,8 +90,6 @@ mode              drawn from, within [0, cap]              the cap, if none is g
 
 ``full``, ``equal`` and ``decorrelated`` are those of M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
 Blog, 2015.
-
-The first wait of ``decorrelated`` is in the table; those after it depend on the one before.
 """
 
 
@@ -151,12 +148,7 @@ class ExponentialBackoff(_Capped):
         factor = float(number(factor, "factor"))
         if factor < 1:
             raise InvalidValue(f"factor is {factor!r}; it must be 1 or more, or the waits would shrink")
-        self._hold(
-            base=_wait(base, "base"),
-            max_delay=_wait(max_delay, "max_delay"),
-            factor=factor,
-            jitter=fraction_of(jitter),
-        )
+        self._hold(factor=factor, **_checked(jitter, base=base, max_delay=max_delay))
 
     def wait(self, attempt: int) -> float:
         # Logarithms are compared, as factor^attempt would overflow, at attempt 1025 for 2.0.
@@ -176,7 +168,7 @@ class LinearBackoff(_Capped):
     jitter: float
 
     def __init__(self, step: Duration = 2.0, max_delay: Duration = 60.0, *, jitter: float = 0.2) -> None:
-        self._hold(step=_wait(step, "step"), max_delay=_wait(max_delay, "max_delay"), jitter=fraction_of(jitter))
+        self._hold(**_checked(jitter, step=step, max_delay=max_delay))
 
     def wait(self, attempt: int) -> float:
         return min(self.step * attempt, self.max_delay)
@@ -231,12 +223,7 @@ class FibonacciBackoff(_Capped):
     def __init__(
         self, first: Duration = 1.0, second: Duration = 2.0, max_delay: Duration = 60.0, *, jitter: float = 0.2
     ) -> None:
-        self._hold(
-            first=_wait(first, "first"),
-            second=_wait(second, "second"),
-            max_delay=_wait(max_delay, "max_delay"),
-            jitter=fraction_of(jitter),
-        )
+        self._hold(**_checked(jitter, first=first, second=second, max_delay=max_delay))
 
     def wait(self, attempt: int) -> float:
         wait, following = self.first, self.second
@@ -297,6 +284,10 @@ def fraction_of(value: object) -> float:
     if not 0 <= fraction <= 1:
         raise InvalidValue(f"jitter is {value!r}; it must be a fraction from 0 to 1, 0.2 for ±20 %")
     return fraction
+
+
+def _checked(jitter: float, **waits: Duration) -> dict[str, float]:
+    return {**{name: _wait(wait, name) for name, wait in waits.items()}, "jitter": fraction_of(jitter)}
 
 
 def _wait(value: Duration, name: str) -> float:

@@ -48,7 +48,6 @@ from leadsman.resilience.backoff import (
     LinearBackoff,
     SequenceBackoff,
     as_backoff,
-    decorrelated,
     fraction_of,
     wait_of,
 )
@@ -424,16 +423,14 @@ class Jitter(_Wrapper):
         self._hold(fraction=part, inner=within, mode=mode, ceiling=ceiling)
 
     def start(self) -> State:
-        return (0.0, self.inner.start()) if self.mode == "decorrelated" else self.inner.start()
+        return (0.0, self.inner.start()) if JITTER_MODES[self.mode].remembers else self.inner.start()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        remembers = self.mode == "decorrelated"
+        spread, _, remembers = JITTER_MODES[self.mode]
         before, inner = state if remembers else (0.0, state)
         inner, verdict = self.inner.step(inner, failure, draw)
         if type(verdict) is Retry and not isinstance(failure.error, RetryRequested):
-            wait, cap, u = verdict.delay, self.ceiling, draw()
-            spread = JITTER_MODES[self.mode].spread
-            before = decorrelated(wait, cap, before, u) if remembers else spread(wait, self.fraction, cap, u)
+            before = spread(verdict.delay, self.fraction, self.ceiling, before, draw())
             verdict = Retry(before)
         return (before, inner) if remembers else inner, verdict
 
