@@ -4,12 +4,13 @@ from importlib import import_module
 
 import pytest
 
-from leadsman.discovery.description import AppDescription, DeviceDescription
+from leadsman.discovery.description import DeviceDescription
 from leadsman.discovery.fields import fields_of
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.introspection.schema import result_schema
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Identity, Topics
+from leadsman.settings.sections import DiscoverySettings
 from leadsman.settings.sources import Where
 
 from .entities import entities
@@ -57,7 +58,7 @@ def registrations(name):
 
 @pytest.mark.parametrize("name", APPS)
 def test_each_value_of_an_app_is_an_entity_that_home_assistant_takes(name):
-    convention = HomeAssistant(AppDescription(name, "1", "1", Topics(name), {}), ["d"], "homeassistant")
+    convention = HomeAssistant(Identity(name, "1", "1", Topics(name), name), ["d"], DiscoverySettings())
 
     for registration in registrations(name):
         readings = result_schema(registration.handler)
@@ -76,8 +77,8 @@ def test_a_message_about_a_device_of_an_app_has_less_than_four_kilobytes(name):
     app = import_module(f"{name}.app").app.setup.unloaded()
     app.load(Where.nowhere(SETTINGS[name]))
     registered = DescribedDevices({**app.registry.telemetries, **app.registry.sources}, app.registry.commands)
-    description = AppDescription(name, "0.1.0", "0.1.0", Topics(name), {})
-    convention = HomeAssistant(description, registered.names, "homeassistant")
+    description = Identity(name, "0.1.0", "0.1.0", Topics(name), name)
+    convention = HomeAssistant(description, registered.names, DiscoverySettings())
 
     devices = map(registered.device, registered.names)
     messages = {each.name: [len(message.payload) for message in convention.describe(each)] for each in devices}

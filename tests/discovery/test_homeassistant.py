@@ -8,11 +8,12 @@ from pydantic import BaseModel, Field
 
 from leadsman import App, CircuitBreaker, Device, OnChange, Sensor
 from leadsman.discovery import description
-from leadsman.discovery.description import AppDescription, RetainedMessage
+from leadsman.discovery.description import RetainedMessage
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.errors import InvalidValue
-from leadsman.mqtt.topics import Topics, topic_matches
+from leadsman.mqtt.topics import Identity, Topics, topic_matches
+from leadsman.settings.sections import DiscoverySettings
 from leadsman.text.identifiers import shorten
 
 from .entities import command, entities, rendered, state
@@ -42,12 +43,9 @@ def annotated(handler, returns):
     return copy
 
 
-def app_description(prefix="house", ids=None):
-    return AppDescription("house", "1.2", "0.9", Topics(prefix), ids or {})
-
-
-def convention(devices, **words):
-    return HomeAssistant(app_description(**words), devices, "homeassistant")
+def convention(devices, prefix="house", ids=None):
+    app = Identity("house", "1.2", "0.9", Topics(prefix), prefix)
+    return HomeAssistant(app, devices, DiscoverySettings(ids=ids or {}))
 
 
 def registered(app):
@@ -521,7 +519,7 @@ def test_the_app_is_called_otherwise_beside_a_root_device_which_has_its_name(roo
     @app.telemetry(root, interval="30s")
     async def read() -> Air | None: ...
 
-    described = HomeAssistant(AppDescription("house", "1.2", "0.9", app.topics, {}), ["house"], "homeassistant")
+    described = HomeAssistant(Identity("house", "1.2", "0.9", app.topics, "house"), ["house"], DiscoverySettings())
     assert json.loads(described.describe_app().payload)["dev"]["name"] == name
     assert json.loads(configuration(app, root or "house").payload)["dev"]["name"] == (root or "house")
 

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Received
-from leadsman.discovery.description import AppDescription
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import DescribedDevices
 from leadsman.introspection.registry import DeviceRegistry, declared
 from leadsman.introspection.retained import Listed
 from leadsman.mqtt.topics import Identity, Topics, encode, is_topic
+from leadsman.settings.sections import DiscoverySettings
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import left_behind
 from leadsman.tools.cli.fleet import Fleet
@@ -84,7 +84,7 @@ def test_a_registry_removes_only_topics_that_can_be_topics(first, second, descri
 
 
 def made():
-    return HomeAssistant(AppDescription("house", "1", "1", TOPICS, {}), described().names, "homeassistant")
+    return HomeAssistant(ABOUT, described().names, DiscoverySettings())
 
 
 def described():

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from leadsman.mqtt.topics import Topics
-
 Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "time", "list"]
 """The kind of a value. A list is a field of readings alone; a dict with any keys counts as one. Whatever else JSON has
 is no field."""
@@ -106,24 +104,6 @@ class DeviceDescription(NamedTuple):
     """Whether its readings are no JSON object: each value is at a topic of its own."""
     update: ControlDescription | None = None
     """Which fields of its readings are the versions of a program or a firmware."""
-
-
-class AppDescription(NamedTuple):
-    """One app."""
-
-    name: str
-    version: str
-    leadsman: str
-    topics: Topics
-    ids: Mapping[str, str]
-    """Names that devices had before, by their names; they keep the identity of that name."""
-
-    @property
-    def title(self) -> str:
-        """Its name for people. A root device has the name of the app, so the app is called otherwise beside it."""
-        topics = self.topics
-        name = topics.prefix if topics.root is None else f"{topics.prefix} app"
-        return name if topics.node is None else f"{name} {topics.node}"
 
 
 class RetainedMessage(NamedTuple):

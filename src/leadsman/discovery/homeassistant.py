@@ -18,7 +18,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.discovery.description import (
-    AppDescription,
     CommandDescription,
     ControlDescription,
     DeviceDescription,
@@ -29,9 +28,10 @@ from leadsman.discovery.description import (
 from leadsman.introspection.retained import is_configuration_of, origin_of
 from leadsman.monitoring.condition import Condition
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.topics import Topics, encode
+from leadsman.mqtt.topics import Identity, Topics, encode
 from leadsman.readings.device_classes import OF_BOOLEANS, OF_NUMBERS
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
+from leadsman.settings.sections import DiscoverySettings
 from leadsman.text.identifiers import identifier, join_names, shorten
 
 if TYPE_CHECKING:
@@ -112,19 +112,20 @@ class HomeAssistant:
     Args:
         app: the app.
         devices: the names of all its devices.
-        prefix: the first levels of the topics, as configured in Home Assistant.
+        settings: the first levels of the topics, as configured in Home Assistant, and the names that devices had
+            before.
 
     Raises:
         InvalidValue: two devices have one identifier.
     """
 
-    def __init__(self, app: AppDescription, devices: Sequence[str], prefix: str) -> None:
+    def __init__(self, app: Identity, devices: Sequence[str], settings: DiscoverySettings) -> None:
         self._app = app
-        self._prefix = prefix
+        self._prefix = settings.prefix
         self._node = identifier(app.topics.prefix)
         node = app.topics.node
         self._app_key = APP if node is None else f"{APP}--{identifier(node)}"  # no name of a device gives two dashes
-        self._ids = identifiers_of(devices, app.ids)
+        self._ids = identifiers_of(devices, settings.ids)
         self._origin = {"name": origin_of(app.topics.prefix), "sw": app.leadsman}
         self.topics: Mapping[str, str | None] = {
             self._topic(self._app_key): None,
@@ -132,12 +133,12 @@ class HomeAssistant:
         }
         """The topics of all descriptions, in the order in which they are published, with the names of the devices; None
         is the app itself. If a device has several messages, this is the topic of the first one."""
-        self.own = own_filter(prefix, app.topics.prefix)
+        self.own = own_filter(settings.prefix, app.topics.prefix)
         """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
-        self._below = f"{prefix}/device/{self._node}/"
+        self._below = f"{settings.prefix}/device/{self._node}/"
         self.publishes = (app.topics.of("+", "health"), self.own)
         """The topic filters that the app publishes to."""
-        self.births = birth_topic(prefix)
+        self.births = birth_topic(settings.prefix)
         """Where Home Assistant announces its start."""
 
     def has_device(self, name: str) -> bool:

@@ -158,6 +158,13 @@ class Identity(NamedTuple):
     """The file in which the app is made; empty text if it is not known."""
 
     @property
+    def title(self) -> str:
+        """Its name for people. A root device has the name of the app, so the app is called otherwise beside it."""
+        topics = self.topics
+        name = topics.prefix if topics.root is None else f"{topics.prefix} app"
+        return name if topics.node is None else f"{name} {topics.node}"
+
+    @property
     def state_name(self) -> str:
         """The default name of the state directory: the app's name, the prefix if that differs, and the node in a
         cluster, so that two processes do not write each other's files. ``+`` replaces ``/``, since no prefix contains

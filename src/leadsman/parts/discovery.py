@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.discovery.announcer import Announcer, HealthTopics
-from leadsman.discovery.description import AppDescription, RetainedMessage
+from leadsman.discovery.description import RetainedMessage
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
@@ -51,12 +51,10 @@ def names_of(plan: Plan, discovery: DiscoverySettings) -> "Names":
 def convention_of(plan: Plan, discovery: DiscoverySettings, registered: DescribedDevices) -> HomeAssistant:
     """The convention that describes them. Its `own`, `publishes` and `births` are where it publishes, and what it
     listens to."""
-    ids = discovery.ids
     if plan.sections.cluster is not None:  # of the devices that are here
-        ids = {name: former for name, former in ids.items() if name in registered}
-    identity = plan.identity
-    app = AppDescription(identity.name, identity.version, identity.leadsman, identity.topics, ids)
-    return HomeAssistant(app, registered.names, discovery.prefix)
+        ids = {name: former for name, former in discovery.ids.items() if name in registered}
+        discovery = discovery._replace(ids=ids)
+    return HomeAssistant(plan.identity, registered.names, discovery)
 
 
 def device_at(plan: Plan, discovery: DiscoverySettings) -> Callable[[str], str | None]:
