@@ -8,7 +8,6 @@ from leadsman.adapters.adapter import (
     Adapter,
     ChecksInstallation,
     DeclaresResource,
-    DeclaresTransientErrors,
     LimitsRetries,
     ReportsHealth,
     Resource,
@@ -72,7 +71,7 @@ class ManagedAdapter:
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:
         """The errors that the adapter declares as worth a retry."""
-        return tuple(self.adapter.transient_errors) if isinstance(self.adapter, DeclaresTransientErrors) else ()
+        return tuple(getattr(self.adapter, "transient_errors", ()))  # each registration asks: no check of a protocol
 
     @property
     def retry_tokens(self) -> int | None:
