@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from leadsman._version import __version__
 from leadsman.introspection import document
+from leadsman.introspection.schema import add_texts, parts_of, schema_of
 
 FILE = Path(__file__).parent.parent / "src" / "leadsman" / "http" / "openapi.json"
 _PROBLEM = "application/problem+json"
@@ -150,10 +151,7 @@ _PARAMETERS = {
     "device": ("path", {"type": "string"}, "The name of a device."),
     "sections": (
         "query",
-        {
-            "type": "array",
-            "items": {"enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "ledger", "recent", "fields"]},
-        },
+        {"type": "array", "items": schema_of(document.Request)["properties"]["sections"]["items"]},
         "Only these sections.",
     ),
     "devices": ("query", {"type": "array", "items": {"type": "string"}}, "Only these devices and side jobs."),
@@ -170,6 +168,8 @@ def openapi() -> dict[str, Any]:
         [(kind, "serialization", TypeAdapter(kind)) for kind in kinds],
         ref_template="#/components/schemas/{model}",
     )
+    for part in {part for kind in kinds for part in parts_of(kind)}:
+        add_texts(definitions["$defs"][part.__name__], part)
     found = {repr(kind): schema for (kind, _), schema in schemas.items()}
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
@@ -184,7 +184,7 @@ def openapi() -> dict[str, Any]:
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
-            "schemas": definitions.get("$defs", {}),
+            "schemas": definitions["$defs"],
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }

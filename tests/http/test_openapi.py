@@ -34,6 +34,13 @@ def test_it_describes_every_route_and_no_other(text):
     assert described == served
 
 
+def test_it_says_what_the_fields_of_an_answer_mean(text):
+    schemas = json.loads(text)["components"]["schemas"]
+
+    assert schemas["AdapterSection"]["properties"]["open"]["description"] == "Whether it is open."
+    assert schemas["OutboxSection"]["properties"]["bytes"]["description"] == "Their size."
+
+
 def test_it_is_served_as_it_is_written(run, text):
     response = run(lambda house: house.get("/openapi.json"))
 

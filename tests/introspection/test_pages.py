@@ -102,6 +102,13 @@ def test_pages_are_as_full_as_they_may_be():
 def test_a_page_is_put_into_a_message():
     assert json.loads(around({"page": 1}, b'{"devices":{}}')) == {"page": 1, "devices": {}}
     assert json.loads(around({"page": 1}, b"{}")) == {"page": 1}
+    assert json.loads(around({"app": "house"}, b'{"devices":{}}', 2, 3)) == {
+        "app": "house",
+        "page": 2,
+        "pages": 3,
+        "devices": {},
+    }
+    assert json.loads(around({"app": "house"}, b"{}", 1, 1)) == {"app": "house"}
 
 
 @pytest.mark.parametrize(

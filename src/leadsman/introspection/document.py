@@ -14,6 +14,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.document import Bytes, EpochTime, Seconds, Time
+from leadsman.introspection.requests import Action, OnRequest, Standard
 from leadsman.ledger.document import DeviceLedger
 from leadsman.monitoring.document import (
     Counters,
@@ -631,7 +632,7 @@ class RegistryDocument(RegistryHead):
 class Request(TypedDict, total=False):
     """A request at ``{prefix}/introspect``. An empty payload requests all sections but the last four."""
 
-    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "ledger", "recent", "fields"]]
+    sections: list[Literal[Standard, OnRequest]]
     """The sections that are wanted. If left out: all but the last four of this list."""
     devices: list[str]
     """The devices that are wanted. If left out: all."""
@@ -655,7 +656,7 @@ class Plain(TypedDict, total=False):
 class CircuitRequest(TypedDict):
     """A request at ``circuit/set`` of a device. The action alone, as text, will do."""
 
-    action: Literal["isolate", "close", "disable"]
+    action: Action
     """What to do with the circuit."""
     by: NotRequired[str]
     """The sender, for the log and the trace. May be left out."""

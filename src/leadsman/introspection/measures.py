@@ -4,20 +4,21 @@ The samples are read from the state of the app when somebody asks: nothing is co
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from leadsman.introspection.sections import Introspected
-from leadsman.ledger.ledger import Disposition
+from leadsman.ledger.ledger import Disposition, Ledger
 from leadsman.ledger.ledgers import FINAL
 from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import WELL, Health, status
 from leadsman.mqtt.outbox import OnDisk, Outbox
 from leadsman.mqtt.topics import Identity
 from leadsman.nodes.brief import STATES
+from leadsman.resilience.breaker import CircuitWord
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
 """The store on disk as long as nothing had to be written."""
-CIRCUITS = ("closed", "open", "half_open", "isolated", "disabled")
+CIRCUITS: tuple[CircuitWord, ...] = get_args(CircuitWord)
 """The states of a circuit. Each is a series with the value 0 or 1."""
 
 
@@ -128,24 +129,23 @@ class MeasuredDevice(NamedTuple):
     def slots(self) -> Mapping[str, float]:
         """All dispositions, from 0: ``increase()`` does not see the first one of a series that begins with it."""
         kept = self.parts.ledgers.get(self.name)
-        if kept is None or not kept.schedule.has_slots:
-            return {}
-        counts = kept.ledger.slots_since_start()
-        return {word: counts.get(word, 0) for word in FINAL}
+        return _counts(kept.ledger, FINAL) if kept is not None and kept.schedule.has_slots else {}
 
     def events(self) -> Mapping[str, float]:
         """As `slots`, of a device that sends events: each counts for itself."""
         kept = self.parts.ledgers.get(self.name)
-        if kept is None or not kept.schedule.events:
-            return {}
-        counts = kept.ledger.slots_since_start()
-        return {word: counts.get(word, 0) for word in OF_EVENTS}
+        return _counts(kept.ledger, OF_EVENTS) if kept is not None and kept.schedule.events else {}
 
     def availability(self) -> float | None:
         """0 to 1; None for a device without slots."""
         kept = self.parts.ledgers.get(self.name)
         share = None if kept is None or not kept.schedule.has_slots else kept.ledger.availability()
         return None if share is None else share / 100
+
+
+def _counts(ledger: Ledger, words: Sequence[Disposition]) -> Mapping[str, float]:
+    counts = ledger.slots_since_start()
+    return {word: counts.get(word, 0) for word in words}
 
 
 Measured = float | None | Mapping[str, float]

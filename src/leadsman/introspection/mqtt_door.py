@@ -103,8 +103,7 @@ class MqttDoor:
             for number, document in enumerate(documents, 1):
                 if not (yield from room(self._link, self._clock, EXPIRY)):
                     return
-                numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
-                payload = around(envelope | numbers, b'{"data":' + document + b"}")
+                payload = around(envelope, b'{"data":' + document + b"}", number, len(documents))
                 self._send(message._replace(payload=payload))
                 if number < len(documents):
                     yield 0.0

@@ -112,10 +112,11 @@ def _text(value: Json) -> bytes:
     return value if isinstance(value, bytes) else encode(value)
 
 
-def around(head: Mapping[str, Json], page: bytes) -> bytes:
-    """The JSON of an object with the fields of `head`, which are not none, and then those of a page."""
-    fields = page[1:-1]
-    return encode(head)[:-1] + (b"," + fields if fields else b"") + b"}"
+def around(head: Mapping[str, Json], page: bytes, number: int = 1, pages: int = 1) -> bytes:
+    """The JSON of an object with the fields of `head`, which are not none, and then those of a page. It has the number
+    of the page and of all pages if there are several."""
+    fields, numbers = page[1:-1], {"page": number, "pages": pages} if pages > 1 else {}
+    return encode({**head, **numbers})[:-1] + (b"," + fields if fields else b"") + b"}"
 
 
 def merge(pages: Iterable[Mapping[str, Json]]) -> dict[str, Json]:

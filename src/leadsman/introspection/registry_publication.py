@@ -208,8 +208,7 @@ class RegistryPublication:
             if link.connects != connects:
                 self._surplus |= surplus
                 return
-            numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
-            payload = around({**registry.head(), **numbers}, document)
+            payload = around({**registry.head()}, document, number, len(documents))
             link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
             yield 0.0
         own = set(range(2, len(documents) + 1))

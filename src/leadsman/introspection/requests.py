@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from leadsman.errors import PayloadError, UnknownDevice
 from leadsman.mqtt.answers import Json
@@ -10,13 +10,17 @@ from leadsman.mqtt.topics import MAX_NAME_BYTES
 from leadsman.text import clean
 from leadsman.text.suggestion import suggestion
 
-SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
-ON_REQUEST = ("trace", "ledger", "recent", "fields")
+Standard = Literal["app", "mqtt", "adapters", "devices", "jobs"]
+"""The sections of an answer to a request that names none."""
+OnRequest = Literal["trace", "ledger", "recent", "fields"]
 """Sections that a request must name."""
+Action = Literal["isolate", "close", "disable"]
+"""The actions that a person may take on a circuit."""
+SECTIONS: tuple[Standard, ...] = get_args(Standard)
+ON_REQUEST: tuple[OnRequest, ...] = get_args(OnRequest)
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""
-ACTIONS = ("isolate", "close", "disable")
-"""The actions that a person may take on a circuit."""
+ACTIONS: tuple[Action, ...] = get_args(Action)
 MAX_SENDER_CHARS = 100
 """Characters of the sender's name that are kept."""
 MAX_SIMILAR_NAMES = 100

@@ -207,10 +207,14 @@ def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "
         return dict(_ANY_OBJECT)
     if is_typeddict(kind):
         for part in parts_of(kind):
-            around = found if part is kind and "properties" in found else found["$defs"][part.__name__]
-            for field, text in texts_of(part).items():
-                around["properties"][field]["description"] = text
+            add_texts(found if part is kind and "properties" in found else found["$defs"][part.__name__], part)
     return found
+
+
+def add_texts(schema: Schema, kind: type) -> None:
+    """Add the texts below the fields of a document to its schema."""
+    for field, text in texts_of(kind).items():
+        schema["properties"][field]["description"] = text
 
 
 def parts_of(kind: Any) -> list[type]:
