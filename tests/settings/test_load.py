@@ -841,6 +841,32 @@ def test_every_wrong_value_of_the_broker_is_named_with_where_it_is_from(here):
     assert lines[2].endswith("(from environment MQTT__PORT)")
 
 
+@pytest.mark.parametrize(
+    ("word", "scheme"),
+    [
+        ("on", "mqtts"),
+        ("yes", "mqtts"),
+        ("TRUE", "mqtts"),
+        ("1", "mqtts"),
+        ("off", "mqtt"),
+        ("no", "mqtt"),
+        (1, "mqtts"),
+    ],
+)
+def test_a_switch_of_the_broker_is_written_as_any_other(here, word, scheme):
+    app = App("house")
+    app.load(here.where(flags={"mqtt.host": "b", "mqtt.tls": word}))
+
+    assert app.brokers.primary.scheme == scheme
+
+
+def test_a_word_that_is_no_switch_does_not_connect_without_tls(here):
+    with pytest.raises(InvalidValue, match=r"mqtt.tls: 'onn' is neither true nor false; .*environment MQTT__TLS"):
+        App("house").load(here.where(MQTT__HOST="b", MQTT__TLS="onn"))
+    with pytest.raises(InvalidValue, match=r"URL has insecure: 'maybe' is neither true nor false"):
+        App("house", mqtt="mqtts://b?insecure=maybe")
+
+
 def test_a_wrong_port_names_where_it_is_from(here):
     app = App("house")
     with pytest.raises(InvalidValue, match=r"mqtt.port is '0'.*environment MQTT__PORT"):

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled, raise_together
 from leadsman.settings.entry import Entries
-from leadsman.settings.sections import IDENTITY_KEYS
+from leadsman.settings.sections import IDENTITY_KEYS, read_switch
 from leadsman.storage.given_file import read_given
 from leadsman.text import split_urls
 from leadsman.text.redaction import Secret, SecretValue, reveal, secret_or_none
@@ -23,7 +23,6 @@ _PROTOCOLS = ("5.0", "3.1.1")
 MAX_FILE_BYTES = 16 * 2**20
 """Bytes of a file of certificates. Those of all authorities have some 200 kB."""
 DEFAULT_URL = "mqtt://localhost:1883"
-_TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
 class Tls(Value):
@@ -191,6 +190,8 @@ class Broker(Value):
         if parts.scheme in ("mqtt", "ws", _UNIX) and (useless := sorted(extra.keys() & _TLS_PARAMETERS)):
             hint = "a unix socket has none" if scheme == _UNIX else f"write {parts.scheme}s://"
             raise InvalidValue(f"the broker's URL has {useless[0]!r} without TLS; {hint}")
+        with labelled("the broker's URL has insecure"):
+            insecure = read_switch(extra.get("insecure", ""))
         return cls(
             host=parts.hostname or "localhost",
             port=port or PORTS[parts.scheme],
@@ -198,12 +199,7 @@ class Broker(Value):
             username=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
             path=unquote(parts.path) or "/mqtt",
-            tls=Tls(
-                extra.get("ca"),
-                extra.get("cert"),
-                extra.get("key"),
-                insecure=extra.get("insecure", "").lower() in _TRUE,
-            ),
+            tls=Tls(extra.get("ca"), extra.get("cert"), extra.get("key"), insecure=insecure),
             protocol=extra.get("protocol"),
         )
 
@@ -220,7 +216,7 @@ class Broker(Value):
         texts = {key: str(section[key]) for key in _CREDENTIALS if key in section}
         if "url" in section:
             return cls.from_url(section["url"]).completed(texts)
-        tls = str(section.get("tls", "")).lower() in _TRUE
+        tls = read_switch(str(section.get("tls", False)))
         host, port = str(section.get("host", "localhost")), int(str(section.get("port", 8883 if tls else 1883)))
         return cls(host, port, "mqtts" if tls else "mqtt").completed(texts)
 
@@ -251,6 +247,9 @@ def check_key(key: str, value: object) -> None:
     match key:
         case "host":
             _check_host(value, "mqtt.host")
+        case "tls":
+            with labelled("mqtt.tls"):
+                read_switch(str(value))
         case "port" if not str(value).isdecimal() or len(str(value)) > 5 or not 0 < int(str(value)) < 65536:
             raise InvalidValue(f"mqtt.port is {value!r}; it must be a number from 1 to 65535")
         case "username" | "password" | "ca" | "cert" | "key" if not isinstance(value, str):
