@@ -42,25 +42,9 @@ _NUMBERS = ("number", "integer")
 KNOWN = {
     word.lower().replace("₂", "2"): word
     for word in (
-        *(
-            "CO₂",
-            "NO₂",
-            "VOC",
-            "TVOC",
-            "PM1",
-            "PM2.5",
-            "PM10",
-            "UV",
-            "pH",
-            "RSSI",
-            "dBm",
-            "CPU",
-            "RAM",
-            "GPU",
-            "IP",
-            "MAC",
-        ),
-        *("ID", "UUID", "MQTT", "USB", "LED", "GPS", "AC", "DC", "PV", "DHW", "kW", "kWh", "kVA", "Hz", "hPa", "CO"),
+        *("CO₂", "NO₂", "VOC", "TVOC", "PM1", "PM2.5", "PM10", "UV", "pH", "RSSI", "dBm", "CPU", "RAM", "GPU", "IP"),
+        *("MAC", "ID", "UUID", "MQTT", "USB", "LED", "GPS", "AC", "DC", "PV", "DHW", "kW", "kWh", "kVA", "Hz", "hPa"),
+        "CO",
     )
 } | {"pm25": "PM2.5"}
 """Words of field names that people write otherwise."""

@@ -46,6 +46,14 @@ class Annotation(NamedTuple):
         return tuple([each for _, beside in self.members for each in beside])
 
 
+def split(annotation: object) -> tuple[object, tuple[object, ...]]:
+    """A type, and what stands beside it."""
+    if get_origin(annotation) is Annotated:
+        kind, *beside = get_args(annotation)
+        return kind, tuple(beside)
+    return annotation, ()
+
+
 def read(annotation: object, beside: tuple[object, ...] = ()) -> Annotation:
     """Read an annotation. `beside` is what stands beside it elsewhere."""
     return Annotation(annotation, tuple(_members(annotation, beside)))
@@ -54,7 +62,8 @@ def read(annotation: object, beside: tuple[object, ...] = ()) -> Annotation:
 def _members(annotation: Any, beside: tuple[object, ...]) -> Iterator[Member]:
     origin = get_origin(annotation)
     if origin is Annotated:
-        yield from _members(annotation.__origin__, beside + annotation.__metadata__)
+        kind, own = split(annotation)
+        yield from _members(kind, beside + own)
     elif origin in (Union, UnionType):
         for each in get_args(annotation):
             yield from _members(each, beside)

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_origin
 
 from typing_extensions import TypedDict
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.loop.durations import Duration, positive_seconds, whole
 from leadsman.readings.sensor import Sensor
+from leadsman.registration.annotation import split
 from leadsman.text import clean
 from leadsman.value import Value
 
@@ -143,10 +144,8 @@ def from_json(kept: object) -> FoundType | None:
 def _field(name: object, annotation: object) -> FoundField:
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise InvalidValue(f"fields has {clean(repr(name)[:40])}; a name has up to 64 letters, digits and underscores")
-    kind, sensor = annotation, None
-    if get_origin(annotation) is Annotated:
-        kind, *beside = get_args(annotation)
-        sensor = next((each for each in beside if isinstance(each, Sensor)), None)
+    kind, extras = split(annotation)
+    sensor = next((each for each in extras if isinstance(each, Sensor)), None)
     word = next((word for word, each in KINDS.items() if each is kind), None)
     if word is None:
         raise InvalidType(

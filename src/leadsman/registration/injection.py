@@ -11,10 +11,10 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.registration.annotation import function_of, hints_of, unwrapped
+from leadsman.registration.annotation import function_of, hints_of, split, unwrapped
 from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
@@ -270,10 +270,8 @@ _VALUES = (int, float, str, bool, bytes, dict, list)
 
 def _split(wanted: object) -> tuple[object, str | None]:
     """The class and the name that an annotation asks for."""
-    if get_origin(wanted) is Annotated:
-        wanted, *extras = get_args(wanted)
-        return wanted, next((extra for extra in extras if isinstance(extra, str)), None)
-    return wanted, None
+    kind, extras = split(wanted)
+    return kind, next((extra for extra in extras if isinstance(extra, str)), None)
 
 
 def _is_available(wanted: object, available: Sequence[Dependency]) -> bool:
