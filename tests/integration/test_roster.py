@@ -111,7 +111,7 @@ class House:
             found.device("gateway", which).forget()
             del self.expected[which]
         elif what == "fail" and self.expected.get(which) == "found":
-            found.take(which, {"t": object()})
+            found.accept(which, {"t": object()})
         elif what in ("fail", "work"):
             (self.failing.add if what == "fail" else self.failing.discard)(which)
         elif what in ("hold", "release") and which in readers:

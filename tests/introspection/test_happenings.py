@@ -73,14 +73,14 @@ def happening_of(found):
     """A reading as a happening."""
     happenings = Happenings(0)
     happenings.on_reading(found)
-    (entry,) = asyncio.run(happenings.watch(-1).take(0.01))
+    (entry,) = asyncio.run(happenings.watch(-1).receive(0.01))
     return entry.text
 
 
 def kept(happenings, after):
     """What a watcher gets who has seen everything up to a number."""
     watcher = happenings.watch(after)
-    entries = asyncio.run(watcher.take(0.01))
+    entries = asyncio.run(watcher.receive(0.01))
     watcher.close()
     return watcher.reset, [entry.number for entry in entries]
 
@@ -153,7 +153,7 @@ def test_large_readings_do_not_fill_the_memory():
         happenings.on_reading(large_reading(number))
 
     watcher = happenings.watch(MAX_HAPPENINGS - KEPT_BYTES // len(happening_of(large_reading(0))) - 1)
-    entries = asyncio.run(watcher.take(0.01))
+    entries = asyncio.run(watcher.receive(0.01))
     assert not watcher.reset
     assert KEPT_BYTES * 0.99 < sum(len(entry.text) for entry in entries) <= KEPT_BYTES
 
@@ -163,7 +163,7 @@ def test_a_happening_that_is_too_large_keeps_its_type_time_and_device():
     happenings.on_reading(Reading("d", {"x" * MAX_HAPPENING_BYTES: 1}, (), 0.0, 1000.0))
     happenings.observe(events.FieldsLeftOut("d", ("x" * MAX_HAPPENING_BYTES,), 2.0, 1000.0))
 
-    entries = asyncio.run(happenings.watch(-1).take(0.01))
+    entries = asyncio.run(happenings.watch(-1).receive(0.01))
     assert [json.loads(entry.text) for entry in entries] == [
         {"type": word, "at": "1970-01-01T00:16:40.000Z", "device": "d"} for word in ("reading", "fields_left_out")
     ]
@@ -178,8 +178,8 @@ def test_a_watcher_for_whom_too_many_bytes_wait_is_cut_off():
         taken = 0
         for number in range(count):
             happenings.on_reading(large_reading(number))
-            taken += len(await quick.take(0.01))
-        return await slow.take(0.01), taken == count < MAX_WAITING, happenings.watchers
+            taken += len(await quick.receive(0.01))
+        return await slow.receive(0.01), taken == count < MAX_WAITING, happenings.watchers
 
     assert asyncio.run(watch()) == (None, True, 1)
 
@@ -191,8 +191,8 @@ def test_a_watcher_that_is_too_slow_is_cut_off_and_the_others_are_not():
         taken = 0
         for number in range(MAX_WAITING + 1):
             happenings.on_reading(reading(number))
-            taken += len(await quick.take(0.01))
-        return await slow.take(0.01), taken, happenings.watchers
+            taken += len(await quick.receive(0.01))
+        return await slow.receive(0.01), taken, happenings.watchers
 
     assert asyncio.run(watch()) == (None, MAX_WAITING + 1, 1)
 
@@ -201,11 +201,11 @@ def test_a_watcher_waits_for_what_happens_and_ends_when_it_is_closed():
     async def watch():
         happenings = Happenings(1)
         watcher = happenings.watch()
-        nothing = await watcher.take(0.01)
+        nothing = await watcher.receive(0.01)
         asyncio.get_running_loop().call_later(0.01, happenings.on_reading, reading(1))
-        one = await watcher.take(5)
+        one = await watcher.receive(5)
         asyncio.get_running_loop().call_later(0.01, happenings.close)
-        return nothing, [json.loads(entry.text)["fields"] for entry in one], await watcher.take(5)
+        return nothing, [json.loads(entry.text)["fields"] for entry in one], await watcher.receive(5)
 
     assert asyncio.run(watch()) == ([], [{"n": 1}], None)
 

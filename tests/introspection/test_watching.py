@@ -24,7 +24,7 @@ def test_the_last_values_of_a_field_are_kept_with_their_times(values):
     recent = RecentValues()
     for at, value in enumerate(values):
         recent.on_reading(reading(float(at), t=value, mode="eco", on=True))
-    found = recent.look("d")
+    found = recent.recent("d")
 
     assert found["series"].get("t", {"values": []})["values"] == values[-KEPT_VALUES:]
     assert set(found["series"]) <= {"t"}
@@ -37,8 +37,8 @@ def test_only_the_first_fields_have_their_values_kept():
     recent = RecentValues()
     recent.on_reading(reading(1.0, **{f"f{number}": number for number in range(10)}))
 
-    assert list(recent.look("d")["series"]) == [f"f{number}" for number in range(MAX_SERIES)]
-    assert len(recent.look("d")["fields"]) == 10
+    assert list(recent.recent("d")["series"]) == [f"f{number}" for number in range(MAX_SERIES)]
+    assert len(recent.recent("d")["fields"]) == 10
 
 
 def test_the_last_outcomes_are_kept_in_order():
@@ -54,14 +54,14 @@ def test_the_last_outcomes_are_kept_in_order():
         recent.observe(event)
 
     words = ["ok", "failed", "skipped", "deferred", "missed"]
-    assert recent.look("d")["outcomes"] == {"at": [1.0, 2.0, 3.0, 4.0, 5.0], "words": words}
+    assert recent.recent("d")["outcomes"] == {"at": [1.0, 2.0, 3.0, 4.0, 5.0], "words": words}
     for _ in range(KEPT_VALUES):
         recent.observe(events[1])
-    assert recent.look("d")["outcomes"]["words"] == ["failed"] * KEPT_VALUES
+    assert recent.recent("d")["outcomes"]["words"] == ["failed"] * KEPT_VALUES
 
 
 def test_a_device_without_readings_has_nothing():
-    assert RecentValues().look("d") == {"at": None, "fields": {}, "series": {}, "outcomes": {"at": [], "words": []}}
+    assert RecentValues().recent("d") == {"at": None, "fields": {}, "series": {}, "outcomes": {"at": [], "words": []}}
 
 
 @pytest.mark.parametrize("blocked", [0.0, 0.3])

@@ -42,7 +42,7 @@ def house(devices, jobs=()):
         link=link,
         works=kept.works,
         heartbeat=Heartbeat(
-            Topics("house"), {}, 30.0, statuses, link, Clock(lambda: 0.0, lambda: 0.0), kept, look=lambda name: None
+            Topics("house"), {}, 30.0, statuses, link, Clock(lambda: 0.0, lambda: 0.0), kept, snapshot=lambda name: None
         ),
     )
 

@@ -66,7 +66,7 @@ class Watched:
             self.link,
             Clock(lambda: self.now, lambda: WALL + self.now),
             AtOnce(),
-            look=lambda name: (asked, WALL + 60),
+            snapshot=lambda name: (asked, WALL + 60),
         )
 
     def see(self, event):

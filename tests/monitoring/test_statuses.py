@@ -67,7 +67,7 @@ def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, m
         if event is not None:
             happened = event(now)
             records(happened)
-            statuses.look(happened.entity, now)
+            statuses.status_change(happened.entity, now)
         while statuses.next_at <= now:
             statuses.advance(now, most)
 
@@ -94,7 +94,7 @@ def test_after_a_refresh_they_are_those_of_that_moment_and_each_change_is_told(h
         if event is not None:
             happened = event(now)
             records(happened)
-            statuses.look(happened.entity, now)
+            statuses.status_change(happened.entity, now)
         before, offline = dict(statuses.words), set(statuses.offline)
         told.clear()
 
@@ -119,7 +119,7 @@ def test_each_entity_waits_in_one_slot_however_much_happens(pauses):
         now += pause
         event = taken(NAMES[number % 3], now) if number % 2 else PollDeferred("attic", 5.0, "asked", at=now, wall=now)
         records(event)
-        statuses.look(event.entity, now)
+        statuses.status_change(event.entity, now)
         while statuses.next_at <= now:
             statuses.advance(now, 100)
 
@@ -154,12 +154,12 @@ def test_a_change_says_whether_the_device_went_offline():
     records, statuses = watched("attic")
     records(taken("attic", 1.0))
 
-    assert statuses.look("attic", 1.0) == StatusChange("attic", None)
-    assert statuses.look("attic", 2.0) is None
+    assert statuses.status_change("attic", 1.0) == StatusChange("attic", None)
+    assert statuses.status_change("attic", 2.0) is None
     assert statuses.advance(101.0, 10) == []
     assert statuses.advance(101.5, 10) == [StatusChange("attic", online=False)]
     records(taken("attic", 102.0))
-    assert statuses.look("attic", 102.0) == StatusChange("attic", online=True)
+    assert statuses.status_change("attic", 102.0) == StatusChange("attic", online=True)
 
 
 def test_no_more_entities_are_looked_at_in_one_step_than_asked_for():
@@ -179,7 +179,7 @@ def test_devices_that_are_read_in_time_are_looked_at_about_once_per_staleness():
     looks = 0
     for second in range(1000):
         records(taken("attic", float(second)))
-        statuses.look("attic", float(second))
+        statuses.status_change("attic", float(second))
         if statuses.next_at <= second:
             looks += 1
             statuses.advance(float(second), 1)
@@ -203,7 +203,7 @@ def test_an_event_about_a_device_that_is_about_to_be_added_changes_nothing():
     statuses = Statuses(records, 0.0)
     records.register("boiler", 10.0, 0.0)
 
-    assert statuses.look("boiler", 1.0) is None
+    assert statuses.status_change("boiler", 1.0) is None
     statuses.add("boiler", 1.0)
     assert statuses.words == {"boiler": "starting"}
 
@@ -249,7 +249,7 @@ def test_found_devices_are_offline_with_their_gateway_at_once_and_each_change_is
         if happened.entity not in records.entities:
             continue
         records(happened)
-        if (change := statuses.look(happened.entity, now)) is not None:
+        if (change := statuses.status_change(happened.entity, now)) is not None:
             noticed(change)
         statuses.refresh(now)
 

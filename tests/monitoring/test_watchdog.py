@@ -38,16 +38,16 @@ class Watched:
 
     def see(self, event):
         self.records(event)
-        self.statuses.look(event.entity, event.at)
+        self.statuses.status_change(event.entity, event.at)
 
-    def look(self, now):
+    def sign_of_life(self, now):
         while self.statuses.next_at <= now:
             self.statuses.advance(now, 1000)
-        return self.watchdog.look(now)
+        return self.watchdog.sign_of_life(now)
 
 
 def test_all_is_well():
-    assert Watched("attic", "cellar").look(1.0) == (True, "2 of 2 devices ok; connected")
+    assert Watched("attic", "cellar").sign_of_life(1.0) == (True, "2 of 2 devices ok; connected")
 
 
 def test_what_fails_is_named():
@@ -55,30 +55,30 @@ def test_what_fails_is_named():
     for name in ("loft", "hall", "cellar", "barn"):
         watched.see(PollFailed(name, OSError("away"), 1, 1.0, 1.0))
 
-    assert watched.look(2.0) == (True, "1 of 5 devices ok (not barn, cellar, hall …); connected")
+    assert watched.sign_of_life(2.0) == (True, "1 of 5 devices ok (not barn, cellar, hall …); connected")
 
 
 def test_nothing_is_fresh_once_every_device_is_stale():
     watched = Watched("attic", "cellar")
 
-    assert watched.look(STALE_AFTER)[0]
+    assert watched.sign_of_life(STALE_AFTER)[0]
     watched.see(ReadingTaken("attic", 50.0, 50.0, 0.1))
-    assert watched.look(STALE_AFTER + 1)[0]
-    assert not watched.look(STALE_AFTER + 51)[0]
+    assert watched.sign_of_life(STALE_AFTER + 1)[0]
+    assert not watched.sign_of_life(STALE_AFTER + 51)[0]
 
 
 def test_an_open_circuit_is_not_fresh_for_ever():
     watched = Watched("attic")
     watched.see(CircuitMoved("attic", "open", 3, 1.0, 1.0))
 
-    assert watched.look(STALE_AFTER)[0]
-    assert not watched.look(STALE_AFTER + 1)[0]
+    assert watched.sign_of_life(STALE_AFTER)[0]
+    assert not watched.sign_of_life(STALE_AFTER + 1)[0]
 
 
 def test_staleness_is_seen_even_if_the_statuses_are_late():
     watched = Watched("attic")
 
-    assert not watched.watchdog.look(STALE_AFTER + 1)[0]
+    assert not watched.watchdog.sign_of_life(STALE_AFTER + 1)[0]
 
 
 WAITS = {
@@ -94,7 +94,7 @@ def test_a_device_that_waits_on_purpose_is_no_reason_for_a_restart(event):
     watched = Watched("attic")
     watched.see(event)
 
-    assert watched.look(10 * STALE_AFTER)[0]
+    assert watched.sign_of_life(10 * STALE_AFTER)[0]
 
 
 @pytest.mark.parametrize("event", WAITS.values(), ids=WAITS)
@@ -102,10 +102,10 @@ def test_a_device_that_waits_on_purpose_is_no_sign_of_life_for_the_others(event)
     watched = Watched("attic", "cellar", "hall")
     watched.see(event)
 
-    assert watched.look(STALE_AFTER)[0]
-    assert not watched.look(STALE_AFTER + 1)[0]
+    assert watched.sign_of_life(STALE_AFTER)[0]
+    assert not watched.sign_of_life(STALE_AFTER + 1)[0]
     watched.see(ReadingTaken("hall", STALE_AFTER + 2, 1.0, 0.1))
-    assert watched.look(STALE_AFTER + 3)[0]
+    assert watched.sign_of_life(STALE_AFTER + 3)[0]
 
 
 def test_nothing_is_wrong_when_all_devices_wait_on_purpose_for_several_reasons():
@@ -113,19 +113,19 @@ def test_nothing_is_wrong_when_all_devices_wait_on_purpose_for_several_reasons()
     watched.see(DeviceHeld("attic", "", 1.0, 1.0))
     watched.see(PollDeferred("cellar", 5 * STALE_AFTER, "sleeps", 1.0, 1.0))
 
-    assert watched.look(6 * STALE_AFTER)[0]
-    assert not watched.look(6 * STALE_AFTER + 2)[0]  # the pause is over, and no reading came
+    assert watched.sign_of_life(6 * STALE_AFTER)[0]
+    assert not watched.sign_of_life(6 * STALE_AFTER + 2)[0]  # the pause is over, and no reading came
 
 
 def test_a_device_that_never_becomes_stale_is_no_sign_of_life_for_the_others():
     watched = Watched("attic", never_stale=["door"])
 
-    assert watched.look(STALE_AFTER)[0]
-    assert not watched.look(STALE_AFTER + 1)[0]
+    assert watched.sign_of_life(STALE_AFTER)[0]
+    assert not watched.sign_of_life(STALE_AFTER + 1)[0]
 
 
 def test_an_app_whose_devices_never_become_stale_is_well():
-    assert Watched(never_stale=["door"]).look(1e6) == (True, "1 of 1 device ok; connected")
+    assert Watched(never_stale=["door"]).sign_of_life(1e6) == (True, "1 of 1 device ok; connected")
 
 
 def test_side_jobs_and_devices_of_commands_do_not_count():
@@ -133,26 +133,26 @@ def test_side_jobs_and_devices_of_commands_do_not_count():
     watched.see(PollFailed("cleanup", OSError("away"), 1, 1.0, 1.0))
     watched.see(CircuitMoved("lamp", "isolated", 0, 1.0, 1.0))
 
-    assert watched.look(2.0) == (True, "1 of 1 device ok; connected")
-    assert not watched.look(STALE_AFTER + 1)[0]
+    assert watched.sign_of_life(2.0) == (True, "1 of 1 device ok; connected")
+    assert not watched.sign_of_life(STALE_AFTER + 1)[0]
 
 
 def test_an_app_without_devices_is_well():
-    assert Watched(commands=["lamp"]).look(1e6) == (True, "no devices to poll; connected")
+    assert Watched(commands=["lamp"]).sign_of_life(1e6) == (True, "no devices to poll; connected")
 
 
 def test_devices_that_come_and_go_are_counted():
     watched = Watched()
-    assert watched.look(1.0)[1] == "no devices to poll; connected"
+    assert watched.sign_of_life(1.0)[1] == "no devices to poll; connected"
 
     watched.records.register("attic", STALE_AFTER, 1.0)
     watched.statuses.add("attic", 1.0)
     watched.see(ReadingTaken("attic", 1.0, 1.0, 0.1))
-    assert watched.look(2.0)[1] == "1 of 1 device ok; connected"
+    assert watched.sign_of_life(2.0)[1] == "1 of 1 device ok; connected"
 
     watched.statuses.remove("attic")
     watched.records.remove("attic")
-    assert watched.look(3.0)[1] == "no devices to poll; connected"
+    assert watched.sign_of_life(3.0)[1] == "no devices to poll; connected"
 
 
 def until(true):

@@ -21,8 +21,8 @@ def filled(*messages, **bounds):
     return outbox
 
 
-def take(outbox, now=0.0):
-    return outbox.take(now)[0]
+def pop(outbox, now=0.0):
+    return outbox.pop(now)[0]
 
 
 def number_of(item):
@@ -32,7 +32,7 @@ def number_of(item):
 def taken(outbox):
     """Hand everything out; the numbers in order."""
     numbers = []
-    while (item := take(outbox)) is not None:
+    while (item := pop(outbox)) is not None:
         numbers.append(number_of(item))
     return numbers
 
@@ -50,7 +50,7 @@ def accept(outbox, item):
 def drained(outbox):
     """Deliver everything; the numbers by topic, in order."""
     arrived = {}
-    while (item := take(outbox)) is not None:
+    while (item := pop(outbox)) is not None:
         for _, each in outbox.accept(item):
             arrived.setdefault(each.topic, []).append(int(each.payload))
     return arrived
@@ -65,7 +65,7 @@ def test_several_messages_of_a_topic_are_in_flight_in_order():
 
 def test_acknowledgements_count_in_order_whenever_they_come():
     outbox = filled(message(number=1), message(number=2), message(number=3))
-    first, second, third = take(outbox), take(outbox), take(outbox)
+    first, second, third = pop(outbox), pop(outbox), pop(outbox)
 
     assert [accept(outbox, item) for item in (third, first, second)] == [[], [1], [2, 3]]
     assert (outbox.messages, outbox.in_flight, "t" in outbox) == (0, 0, False)
@@ -73,10 +73,10 @@ def test_acknowledgements_count_in_order_whenever_they_come():
 
 def test_what_was_acknowledged_before_an_older_one_is_sent_again_after_a_break():
     outbox = filled(message(number=1), message(number=2), message(number=3))
-    take(outbox)
-    second = take(outbox)
+    pop(outbox)
+    second = pop(outbox)
     assert accept(outbox, second) == []
-    assert take(outbox) is None, "nothing follows"
+    assert pop(outbox) is None, "nothing follows"
     outbox.lost()
 
     assert drained(outbox) == {"t": [1, 2, 3]}
@@ -84,7 +84,7 @@ def test_what_was_acknowledged_before_an_older_one_is_sent_again_after_a_break()
 
 def test_what_was_acknowledged_before_one_that_is_dropped_has_arrived():
     outbox = filled(message(number=1), message(number=2))
-    first, second = take(outbox), take(outbox)
+    first, second = pop(outbox), pop(outbox)
     outbox.accept(second)
     outbox.drop(first, "refused")
 
@@ -100,7 +100,7 @@ def test_topics_take_turns():
 
 def test_after_a_broken_link_what_was_in_flight_comes_first_again():
     outbox = filled(message("a", 1), message("b", 2), message("a", 3), message("c", 4))
-    assert [number_of(take(outbox)) for _ in range(3)] == [1, 2, 4]
+    assert [number_of(pop(outbox)) for _ in range(3)] == [1, 2, 4]
 
     assert outbox.lost() == {"a": 1, "b": 1, "c": 1}
 
@@ -111,12 +111,12 @@ def test_after_a_broken_link_what_was_in_flight_comes_first_again():
 
 def test_a_message_the_link_broke_on_alone_may_go_behind_the_others():
     outbox = filled(message("a", 1), message("b", 2))
-    take(outbox)
+    pop(outbox)
 
     assert outbox.lost() == {"a": 1}
     outbox.defer("a")
 
-    assert number_of(take(outbox)) == 2
+    assert number_of(pop(outbox)) == 2
 
 
 def test_a_full_outbox_gives_up_the_oldest_but_never_the_newest_of_a_topic():
@@ -132,7 +132,7 @@ def test_a_full_outbox_gives_up_the_oldest_but_never_the_newest_of_a_topic():
 
 def test_a_message_in_flight_is_not_given_up():
     outbox = filled(*(message("t", n) for n in range(10)), most_messages=10)
-    flying = take(outbox)
+    flying = pop(outbox)
 
     outbox.put(message("t", 10))
     outbox.accept(flying)
@@ -142,7 +142,7 @@ def test_a_message_in_flight_is_not_given_up():
 
 def test_what_was_in_flight_when_the_connection_broke_is_given_up_first_again():
     outbox = filled(*(message("t", n) for n in range(10)), most_messages=10)
-    take(outbox)
+    pop(outbox)
     outbox.put(message("t", 10))
     outbox.lost()
 
@@ -164,9 +164,9 @@ def test_answers_have_an_eighth_of_the_outbox_and_one_more_is_dropped():
     assert (outbox.messages, outbox.drops["full"]) == (101, 1)
 
     for _ in range(51):
-        outbox.accept(take(outbox))
+        outbox.accept(pop(outbox))
     assert outbox.expects_answers
-    outbox.take(10.0)
+    outbox.pop(10.0)
     assert (outbox._answers, outbox._answer_bytes) == (0, 0)
 
 
@@ -210,7 +210,7 @@ def test_a_message_too_large_for_the_outbox_is_not_kept_and_pushes_nothing_out()
 
 def followed(outbox):
     """Hand everything out; the numbers of what is sent without the retain flag, though it is a retained message."""
-    items = iter(lambda: take(outbox), None)
+    items = iter(lambda: pop(outbox), None)
     return [number_of(item) for item in items if item.followed]
 
 
@@ -228,7 +228,7 @@ def test_messages_without_a_time_keep_their_retain_flag():
 
 def test_a_reading_takes_the_place_of_one_that_waits_but_not_of_one_in_flight():
     outbox = filled(message("t", 1, latest=True, taken_at=1.0))
-    take(outbox)
+    pop(outbox)
     for number in (2, 3):
         outbox.put(message("t", number, latest=True, taken_at=1.0))
 
@@ -240,9 +240,9 @@ def test_a_reading_takes_the_place_of_one_that_waits_but_not_of_one_in_flight():
 
 def test_an_older_reading_is_not_sent_again_when_a_newer_one_was_in_flight_too():
     outbox = filled(message("t", 1, latest=True, taken_at=1.0))
-    first = take(outbox)
+    first = pop(outbox)
     outbox.put(message("t", 2, latest=True, taken_at=1.0))
-    take(outbox)
+    pop(outbox)
     outbox.refuse(first)
 
     assert (taken(outbox), outbox.messages) == ([2], 1)
@@ -250,7 +250,7 @@ def test_an_older_reading_is_not_sent_again_when_a_newer_one_was_in_flight_too()
 
 def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
     outbox = filled(message("s", 1, latest=True), message("s", 2, latest=True))
-    in_flight = take(outbox)
+    in_flight = pop(outbox)
     outbox.put(message("s", 3, latest=True))
     outbox.put(message("s", 4, latest=True))
 
@@ -262,7 +262,7 @@ def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
 def test_an_expired_message_is_dropped_and_named():
     outbox = filled(message("t", 1, expires=10.0), message("t", 2, expires=30.0), message("u", 3, expires=5.0))
 
-    item, expired = outbox.take(20.0)
+    item, expired = outbox.pop(20.0)
 
     assert number_of(item) == 2
     assert expired == [Dropped("t", 1, "expired", "expired", True), Dropped("u", 1, "expired", "expired", True)]
@@ -272,22 +272,22 @@ def test_an_expired_message_is_dropped_and_named():
 
 def test_a_topic_that_rests_holds_up_nobody_else():
     outbox = filled(message("a", 1), message("b", 2))
-    refuse(outbox, take(outbox), until=10.0)
+    refuse(outbox, pop(outbox), until=10.0)
 
-    assert number_of(take(outbox)) == 2
-    assert (outbox.resume(9.9), take(outbox)) == (10.0, None)
-    assert (outbox.resume(10.0), number_of(take(outbox))) == (None, 1)
+    assert number_of(pop(outbox)) == 2
+    assert (outbox.resume(9.9), pop(outbox)) == (10.0, None)
+    assert (outbox.resume(10.0), number_of(pop(outbox))) == (None, 1)
 
 
 def test_a_topic_whose_message_was_refused_goes_one_at_a_time_until_it_is_trusted():
     outbox = filled(*(message("a", n) for n in range(1, 5)))
-    refuse(outbox, take(outbox), until=10.0)
+    refuse(outbox, pop(outbox), until=10.0)
     outbox.resume(10.0)
 
-    first = take(outbox)
-    assert (number_of(first), take(outbox)) == (1, None)
+    first = pop(outbox)
+    assert (number_of(first), pop(outbox)) == (1, None)
     outbox.accept(first)
-    assert (number_of(take(outbox)), take(outbox)) == (2, None)
+    assert (number_of(pop(outbox)), pop(outbox)) == (2, None)
     outbox.trust("a")
     outbox.lost()
     assert taken(outbox) == [2, 3, 4]
@@ -295,7 +295,7 @@ def test_a_topic_whose_message_was_refused_goes_one_at_a_time_until_it_is_truste
 
 def test_a_refused_message_and_all_later_ones_of_its_topic_are_sent_again_in_order():
     outbox = filled(*(message("a", n) for n in range(1, 6)), message("b", 6))
-    first, _, second, *_ = [take(outbox) for _ in range(5)]
+    first, _, second, *_ = [pop(outbox) for _ in range(5)]
     outbox.accept(first)
 
     refuse(outbox, second, until=10.0)
@@ -328,17 +328,17 @@ def test_the_topic_whose_rest_ends_first_may_go_on_early():
 def test_a_message_that_was_handed_out_and_not_sent_is_the_next_again():
     outbox = filled(message("a", 1), message("b", 2))
 
-    outbox.back(take(outbox))
+    outbox.back(pop(outbox))
 
-    assert number_of(take(outbox)) == 1
+    assert number_of(pop(outbox)) == 1
 
 
 def test_a_message_put_while_its_topic_rests_waits_with_it():
     outbox = filled(message("a", 1))
-    refuse(outbox, take(outbox), until=10.0)
+    refuse(outbox, pop(outbox), until=10.0)
     outbox.put(message("a", 2))
 
-    assert take(outbox) is None
+    assert pop(outbox) is None
     outbox.resume(10.0)
     assert drained(outbox) == {"a": [1, 2]}
 
@@ -370,7 +370,7 @@ def test_a_message_that_was_handed_over_is_the_first_of_its_topic_after_a_broken
     outbox.put(message("a", 2))
     outbox.lost()
 
-    assert [number_of(outbox.take(0.0)[0]) for _ in range(2)] == [1, 2]
+    assert [number_of(outbox.pop(0.0)[0]) for _ in range(2)] == [1, 2]
 
 
 ACTIONS = (
@@ -442,7 +442,7 @@ class Life:
             case "hand over":
                 self.hand_over(topic)
             case "take":
-                self.take()
+                self.pop()
             case "accept" if item:
                 self.accept(item)
             case "drop" if item:
@@ -475,8 +475,8 @@ class Life:
             case "trust":
                 outbox.trust(topic)
 
-    def take(self):
-        item, _ = self.outbox.take(self.now)
+    def pop(self):
+        item, _ = self.outbox.pop(self.now)
         if item is not None:
             self.flying.append(item)
             retain = self.retained.flagged(item, item.message).retain
@@ -520,7 +520,7 @@ class Life:
         self.outbox.resume(self.now + 100)
         for topic in "abcn":
             self.outbox.trust(topic)
-        while (item := self.take()) is not None:
+        while (item := self.pop()) is not None:
             self.accept(item)
 
 
@@ -652,7 +652,7 @@ def put_on_one_topic(outbox, number):
 
 def put_and_deliver(outbox, number):
     outbox.put(message(f"t{number % 20}", number))
-    outbox.accept(take(outbox))
+    outbox.accept(pop(outbox))
 
 
 @pytest.mark.parametrize("operation", [put_on_all_topics, put_on_one_topic, put_and_deliver])
@@ -680,7 +680,7 @@ def test_the_place_of_a_topic_is_how_many_others_go_first():
     outbox = filled(reading("a", 5.0), reading("b", 6.0), reading("c", 7.0), reading("c", 8.0))
 
     assert outbox.standing("c") == Standing(2, 0, 2, 7.0, None)
-    take(outbox)
+    pop(outbox)
     assert outbox.standing("c").before == 1
     assert outbox.standing("a") == Standing(1, 1, None, None, None)
     assert outbox.standing("nobody") == Standing(0, 0, None, None, None)

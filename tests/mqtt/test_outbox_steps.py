@@ -104,7 +104,7 @@ class Case:
     def takes(self, most):
         items = []
         for _ in range(most):
-            item, _ = self.outbox.take(self.now)
+            item, _ = self.outbox.pop(self.now)
             if item is None:
                 break
             items.append(item)

@@ -18,8 +18,8 @@ class Sender:
         for payload in payloads:
             self.outbox.put(Message("t", payload, retain=True, taken_at=1.0, clock_offset=0.0, **fields))
 
-    def take(self, now=0.0):
-        item, expired = self.outbox.take(now)
+    def pop(self, now=0.0):
+        item, expired = self.outbox.pop(now)
         self.report(expired)
         return item
 
@@ -31,7 +31,7 @@ class Sender:
     def send(self, now=0.0):
         """Send what waits, and have it acknowledged."""
         while self.outbox.ready:
-            item = self.take(now)
+            item = self.pop(now)
             if item is not None:
                 self.sent.append((item.message.payload, self.retained.flagged(item, item.message).retain))
                 for each, message in self.outbox.accept(item):
@@ -61,7 +61,7 @@ def test_what_is_sent_again_and_refused_is_no_loss(sender):
     sender.put(b"1")
     sender.send()
     sender.connect_again()
-    sender.report(sender.outbox.drop(sender.take(), "refused"))
+    sender.report(sender.outbox.drop(sender.pop(), "refused"))
 
     assert (sender.dropped, sender.outbox.dropped, sender.outbox.messages) == ([], 0, 0)
 
@@ -96,7 +96,7 @@ def test_what_is_sent_again_does_not_count_as_a_reading_that_waits(sender):
     assert sender.outbox.oldest(0.0) is None
     assert sender.outbox.standing("t").since is None
     assert not sender.outbox.unstored(sender.outbox.number)
-    assert sender.take().message.payload == b"1"
+    assert sender.pop().message.payload == b"1"
     assert sender.outbox.oldest(0.0) is None
 
 

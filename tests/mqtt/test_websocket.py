@@ -38,7 +38,7 @@ def test_what_the_frames_carry_comes_out_wherever_they_are_cut(sent, places):
     reader, received, answers = FrameReader(), b"", []
 
     for piece in cut(b"".join(frame(*each) for each in sent), places):
-        message, answer = reader.take(piece)
+        message, answer = reader.feed(piece)
         received += message
         answers += [] if answer is None else [answer]
 
@@ -53,7 +53,7 @@ def test_whatever_the_broker_sends_no_more_than_a_head_is_kept_or_it_is_refused(
 
     for piece in pieces:
         try:
-            message, _ = reader.take(piece)
+            message, _ = reader.feed(piece)
         except FrameError:
             break
         assert len(message) <= len(piece)
@@ -62,20 +62,20 @@ def test_whatever_the_broker_sends_no_more_than_a_head_is_kept_or_it_is_refused(
 
 def test_a_frame_that_claims_to_be_endless_comes_out_as_it_comes_in():
     reader = FrameReader()
-    reader.take(b"\x82\x7f" + struct.pack("!Q", 2**63))
+    reader.feed(b"\x82\x7f" + struct.pack("!Q", 2**63))
 
-    assert sum(len(reader.take(bytes(1000))[0]) for _ in range(1000)) == 1_000_000
+    assert sum(len(reader.feed(bytes(1000))[0]) for _ in range(1000)) == 1_000_000
     assert not reader._head
 
 
 def test_a_ping_is_answered_by_a_pong_that_carries_the_same():
-    assert FrameReader().take(frame(PING, b"alive?")) == (b"", (PONG, b"alive?"))
+    assert FrameReader().feed(frame(PING, b"alive?")) == (b"", (PONG, b"alive?"))
 
 
 def test_nothing_counts_after_a_close_which_is_answered():
     reader = FrameReader()
 
-    assert reader.take(frame(CLOSE, b"\x03\xe8") + frame(BINARY, b"late")) == (b"", (CLOSE, b"\x03\xe8"))
+    assert reader.feed(frame(CLOSE, b"\x03\xe8") + frame(BINARY, b"late")) == (b"", (CLOSE, b"\x03\xe8"))
     assert reader.closed
 
 
@@ -91,4 +91,4 @@ def test_nothing_counts_after_a_close_which_is_answered():
 )
 def test_what_is_no_frame_of_a_broker_is_a_named_error(sent, named):
     with pytest.raises(FrameError, match=named):
-        FrameReader().take(sent)
+        FrameReader().feed(sent)

@@ -28,8 +28,8 @@ def test_each_missed_poll_is_reported_once(rings, interval):
     missed = MissedPolls(interval)
     found, _ = reports(missed, rings)
 
-    assert sum(polls for _, polls in found) + missed.take() == sum(polls for _, polls in rings)
-    assert missed.take() == 0
+    assert sum(polls for _, polls in found) + missed.drain() == sum(polls for _, polls in rings)
+    assert missed.drain() == 0
 
 
 @given(RINGS, SHORT)
@@ -72,5 +72,5 @@ def test_what_is_over_forgets_nothing(rings, interval):
     found, last = reports(missed, rings)
 
     if missed.over(last):
-        assert missed.take() == 0
+        assert missed.drain() == 0
         assert all(at + REPORT_EACH <= last for at, _ in found) or interval is None or interval >= REPORT_EACH

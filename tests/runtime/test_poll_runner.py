@@ -187,7 +187,7 @@ def test_an_open_circuit_skips_polls_and_says_when_the_next_one_comes(bench, pol
     bench.pass_time(15)
 
     assert len(bench.of(PollSkipped)) == 1
-    snapshot, next_due = runner.look()
+    snapshot, next_due = runner.snapshot()
     assert snapshot.circuit == "open"
     assert next_due == pytest.approx(bench.clock.wall() - bench.clock.monotonic() + 40)
 
@@ -199,7 +199,7 @@ class TestAfterAFailure:
         bench.pass_time(25)
 
         assert device.calls == 1
-        assert runner.look()[1] is None
+        assert runner.snapshot()[1] is None
         assert len(bench.of(DeviceHeld)) == 1
 
         assert bench.call(runner.release, "me") is True

@@ -98,7 +98,7 @@ class TestAccepted:
         arrived = []
         for at, (value, accepted) in enumerate([(20, True), (25, False), (20, True), (25, True), (25, True)]):
             to.publish(reading({"t": value}, at=float(at)), float(at) if slot else None)
-            item, _ = outbox.take(0.0)
+            item, _ = outbox.pop(0.0)
             if item is not None:
                 message = item.message
                 _ = outbox.accept(item) if accepted else outbox.drop(item, "refused")
@@ -129,7 +129,7 @@ class TestHistory:
         to.receipts = ledger.receipt
         for at in range(3):
             to.publish(reading({"t": at}, at=float(at)), float(at))
-        while (item := outbox.take(0.0)[0]) is not None:
+        while (item := outbox.pop(0.0)[0]) is not None:
             outbox.accept(item)
 
         assert ledger.period.counts().by == {"published": 3}
@@ -142,7 +142,7 @@ class TestHistory:
         states = []
         for at in (0.0, 1000.0, 1000.0, 1000.0):  # the first reading waited
             to.publish(reading({"t": 1}, at=0.0 if at == 0.0 else 990.0), at)
-            while (item := outbox.take(1000.0)[0]) is not None:
+            while (item := outbox.pop(1000.0)[0]) is not None:
                 states += [message.topic for _, message in outbox.accept(item)]
 
         assert states == ["app/d/history", "app/d/history", "app/d/state"]
@@ -155,7 +155,7 @@ def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench)
     to.receipts = ledger.receipt
     for at in range(3):
         to.publish(reading({"t": at}, at=float(at)), float(at))
-    outbox.accept(outbox.take(0.0)[0])
+    outbox.accept(outbox.pop(0.0)[0])
 
     assert ledger.period.counts().by == {"published": 1, "suppressed": 2}
     assert ledger.gaps() == []

@@ -24,7 +24,7 @@ class Caller:
         self.thread = None
 
     async def call(self, function):
-        self.thread = await self.pool.take(self, self.limit)
+        self.thread = await self.pool.acquire(self, self.limit)
         return await self.thread.run(function)
 
 

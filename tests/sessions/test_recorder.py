@@ -33,7 +33,7 @@ def test_a_recording_that_nobody_reads_ends_and_says_so_and_its_events_keep_nobo
     recorder = recorder_of(pipe[1])
 
     for _ in range(1000):
-        recorder.take(Event(0.0, "serial /dev/ttyUSB0", 0, "send", b"x" * 1000, {}))
+        recorder.write(Event(0.0, "serial /dev/ttyUSB0", 0, "send", b"x" * 1000, {}))
 
     assert recorder.fault == "the session cannot be written: nobody reads it"
     assert recorder.events < 1000
@@ -43,7 +43,7 @@ def test_a_recording_that_nobody_reads_ends_and_says_so_and_its_events_keep_nobo
 def test_a_recording_whose_last_lines_nobody_reads_says_so(pipe):
     recorder = recorder_of(pipe[1])
     for _ in range(60):
-        recorder.take(Event(0.0, "serial /dev/ttyUSB0", 0, "send", b"x" * 1000, {}))
+        recorder.write(Event(0.0, "serial /dev/ttyUSB0", 0, "send", b"x" * 1000, {}))
 
     recorder.end()
 
@@ -55,7 +55,7 @@ def test_a_recording_whose_reader_has_gone_ends_and_says_so(pipe):
     recorder = recorder_of(file)
     os.dup2(os.open(os.devnull, os.O_RDONLY), reader)  # the reader's end is closed
 
-    recorder.take(Event(0.0, "serial /dev/ttyUSB0", 0, "send", b"x", {}))
+    recorder.write(Event(0.0, "serial /dev/ttyUSB0", 0, "send", b"x", {}))
 
     until(lambda: recorder.fault is not None)
     assert recorder.fault.startswith("the session cannot be written: ")

@@ -156,7 +156,7 @@ class Life:
     def send(self, most=10**6):
         items = []
         while len(items) < most:
-            item, _ = self.outbox.take(NOW.monotonic)
+            item, _ = self.outbox.pop(NOW.monotonic)
             if item is None:
                 break
             items.append(item)
@@ -452,7 +452,7 @@ def test_a_row_has_the_time_that_is_left_to_it(life, disk):
     after.open()
     after.backlog.page(disk.read(0, 10), Times(NOW.wall + 50, 7.0))
 
-    item, _ = after.outbox.take(7.0)
+    item, _ = after.outbox.pop(7.0)
     assert item.message.expires == 17.0
 
 

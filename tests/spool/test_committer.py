@@ -115,7 +115,7 @@ class Rig:
 
     def deliver(self):
         found = []
-        while (item := self.link.outbox.take(0.0)[0]) is not None:
+        while (item := self.link.outbox.pop(0.0)[0]) is not None:
             found.append(item.message.payload)
             self.link.outbox.accept(item)
         return found
@@ -177,7 +177,7 @@ def test_when_all_of_a_topic_arrived_its_rows_are_deleted_at_once_so_that_no_oth
     rig.write()
 
     for _ in range(3):
-        rig.link.outbox.accept(rig.link.outbox.take(0.0)[0])
+        rig.link.outbox.accept(rig.link.outbox.pop(0.0)[0])
     rig.run(LAST_DELETE_DELAY + 0.01)
 
     assert payloads(file) == [b"another"]
@@ -187,7 +187,7 @@ def test_while_others_of_a_topic_wait_on_disk_its_rows_are_deleted_in_larger_num
     rig.start()
     rig.put(b"1", b"2")
     rig.write()
-    rig.link.outbox.accept(rig.link.outbox.take(0.0)[0])
+    rig.link.outbox.accept(rig.link.outbox.pop(0.0)[0])
     rig.run(LAST_DELETE_DELAY + 0.01)
 
     assert payloads(file) == [b"1", b"2"]
@@ -546,7 +546,7 @@ def test_the_end_does_not_wait_for_a_disk_that_is_full(rig, file):
 def test_a_dead_letter_is_written_with_its_reason(rig, file):
     rig.start()
     rig.put(b"1")
-    item, _ = rig.link.outbox.take(0.0)
+    item, _ = rig.link.outbox.pop(0.0)
     rig.link.outbox.drop(item, "refused")
     rig.run(DELETE_DELAY + 0.1)
 

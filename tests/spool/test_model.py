@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leadsman.spool.file import EXPIRY_CHECK_INTERVAL, SpoolFile, look
+from leadsman.spool.file import EXPIRY_CHECK_INTERVAL, SpoolFile, contents
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Quota, SpoolRow, size
 from leadsman_rigs.examples import examples
 
@@ -118,7 +118,7 @@ class Histories(RuleBasedStateMachine):
         self.model.reopen()
         self.spool = self.opened()
         found, rows = self.spool.found, self.model.rows.values()
-        seen = look(self.spool.path)
+        seen = contents(self.spool.path)
         assert (found.rows, seen.rows, seen.bytes) == (len(rows), len(rows), Model.bytes(self.model.rows))
         assert seen.oldest_taken_at == min((row.taken_at for row in rows), default=None)
         known = [*self.model.rows, *(row.id for row, _ in self.model.dead)]

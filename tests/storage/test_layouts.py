@@ -9,7 +9,7 @@ import pytest
 from leadsman.errors import SpoolUnavailable
 from leadsman.monitoring.trace import TraceRow
 from leadsman.runtime.statefile import StateFile
-from leadsman.spool.file import SpoolFile, look
+from leadsman.spool.file import SpoolFile, contents
 from leadsman.spool.row import Quota, SpoolRow
 
 NOW = 1_800_000_000.0
@@ -130,7 +130,7 @@ def test_who_looks_at_an_older_outbox_learns_it_and_changes_nothing(tmp_path):
     execute(file.path, "PRAGMA user_version = 0")
 
     with pytest.raises(SpoolUnavailable, match="older layout than 1"):
-        look(file.path)
+        contents(file.path)
 
     assert not asides(file.path)
 

@@ -76,7 +76,7 @@ async def _with_to_thread():
 
 
 async def _with_a_thread_of_the_pool():
-    thread = await ThreadPool("handlers", 1).take(_Taker(), 60)
+    thread = await ThreadPool("handlers", 1).acquire(_Taker(), 60)
     return await thread.run(lambda: "done")
 
 

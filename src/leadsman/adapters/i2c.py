@@ -95,7 +95,7 @@ class I2c:
     @property
     def resource(self) -> Resource:
         """For ``leadsman doctor``: the bus."""
-        return Resource("i2c", self.path, self._look)
+        return Resource("i2c", self.path, self._check)
 
     @property
     def health(self) -> Mapping[str, object]:
@@ -145,7 +145,7 @@ class I2c:
         """Check that the bus can be opened, by opening it anew. Raises as `transfer`."""
         await self._in_thread(self._reopen)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         async with self:
             await self.probe()
 

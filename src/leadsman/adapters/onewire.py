@@ -83,7 +83,7 @@ class OneWire:
     @property
     def resource(self) -> Resource:
         """For ``leadsman doctor``: the directory."""
-        return Resource("onewire", str(self.root), self._look)
+        return Resource("onewire", str(self.root), self._check)
 
     @property
     def health(self) -> Mapping[str, object]:
@@ -121,7 +121,7 @@ class OneWire:
         """Check that one-wire is on. Raises as `thermometers`."""
         await self.thermometers()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         async with self:
             if not await self.thermometers():
                 raise DeviceUnavailable(f"there is no thermometer in {self.root}; {_WIRING}")

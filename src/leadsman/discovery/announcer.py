@@ -373,13 +373,13 @@ class HealthTopics:
                 self._statuses.refresh(self._clock.monotonic())
                 due, self._due = {**self._due, **self._statuses.troubled}, {}
                 for number, entity in enumerate(due, 1):
-                    self._look(entity)
+                    self._publish_health(entity)
                     if number % DEVICES_PER_TURN == 0:
                         yield CHANGE_CHECK_INTERVAL if self._link.outbox.messages > MAX_OUTBOX_MESSAGES else 0.0
         finally:  # after a fault of ours, the next event begins again
             self._turning = False
 
-    def _look(self, entity: str) -> None:
+    def _publish_health(self, entity: str) -> None:
         """Publish the health of a device if it is new. If only the last success is, it may stay due."""
         if entity not in self._statuses.words or entity not in self._described:
             return

@@ -126,7 +126,7 @@ class HappeningsStream:
             await send({"type": "http.response.body", "body": text, "more_body": True})
             await asyncio.sleep(GATHERING)
             now = asyncio.get_running_loop().time()
-            entries = await watcher.take(max(0.0, beat_at - now))
+            entries = await watcher.receive(max(0.0, beat_at - now))
             if entries is None:
                 return
             text = b"".join(b"id: %d\ndata: %b\n\n" % entry for entry in entries)

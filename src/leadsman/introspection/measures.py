@@ -123,7 +123,7 @@ class MeasuredDevice(NamedTuple):
         """None for a device that only takes commands, which has no circuit."""
         if self.name not in self.parts.runners.readers:
             return {}
-        state = self.parts.runners.look(self.name)[0].circuit
+        state = self.parts.runners.snapshot(self.name)[0].circuit
         return {each: each == state for each in CIRCUITS}
 
     def slots(self) -> Mapping[str, float]:

@@ -136,7 +136,7 @@ class RegistryPublication:
         """List what this run may publish and the earlier registry does not list, before anything is sent. Where nothing
         is known of an earlier one, that is everything."""
         if self._kept is not None:
-            self._take(self._kept)
+            self._read_pages(self._kept)
         known = {topic for page in self._own_pages() for topics in page.topics.values() for topic in topics}
         yield 0.0
         pages = DocumentWriter(page_size(self._link.maximum_packet_size))
@@ -228,7 +228,7 @@ class RegistryPublication:
         listed, asked = self._listed, [self._topics.registry]
         deadline = self._clock.monotonic() + READING
         while True:
-            self._take(kept)
+            self._read_pages(kept)
             missing = listed.not_asked(asked)
             for topic in missing:
                 self._link.listen(topic, kept.on_page)
@@ -254,7 +254,7 @@ class RegistryPublication:
             _log(len(removed), devices)
         self._listed = Listed(self._topics.prefix)  # its pages are not needed any more
 
-    def _take(self, kept: Kept) -> None:
+    def _read_pages(self, kept: Kept) -> None:
         """Read the pages that have come."""
         while kept.messages:
             self._listed.add(*kept.messages.popitem())

@@ -266,7 +266,7 @@ class Sections:
         """The state of a device, or of a side job."""
         parts, now, wall = self._parts, self._clock.monotonic(), self._clock.wall()
         health, runners = parts.records.entities[name], parts.runners.of(name)
-        publisher, (snapshot, next_poll) = runners[0].publisher, runners[0].look()
+        publisher, (snapshot, next_poll) = runners[0].publisher, runners[0].snapshot()
         condition = condition_of(health, now, wall, snapshot.deferred_until)
         totals = health.totals(publisher.published)
         found: Runtime = {

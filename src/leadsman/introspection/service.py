@@ -153,7 +153,7 @@ class Service:
             names = (name for name in request.names if name in known and known[name].job)
             yield from _members(document, "jobs", names, sections.device)
         if "recent" in wanted and self._parts.watching is not None:
-            yield from _members(document, "recent", request.names, self._parts.watching.recent.look)
+            yield from _members(document, "recent", request.names, self._parts.watching.recent.recent)
         if "trace" in wanted:
             document.begin("trace", b"[]")
             for number, row in enumerate(self._trace(request), 1):

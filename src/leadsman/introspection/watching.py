@@ -175,7 +175,7 @@ class HappeningsWatcher:
         self._happenings.remove(self)
         self._came.set()
 
-    async def take(self, patience: float) -> list[NumberedHappening] | None:
+    async def receive(self, patience: float) -> list[NumberedHappening] | None:
         """Wait at most `patience` seconds for happenings, and return them. None if the watcher has ended."""
         try:
             async with asyncio.timeout(patience):
@@ -295,10 +295,10 @@ class RecentValues:
         """Keep the values of a reading."""
         self._of(reading.entity).add_values(reading.wall, reading.fields)
 
-    def look(self, device: str) -> "Recent":
+    def recent(self, device: str) -> "Recent":
         """The last values and outcomes of a device."""
         found = self._devices.get(device)
-        return _RecentOfDevice().look() if found is None else found.look()
+        return _RecentOfDevice().recent() if found is None else found.recent()
 
     def forget(self, device: str) -> None:
         """Remove a device."""
@@ -348,7 +348,7 @@ class _RecentOfDevice:
                 del times[0]
                 del values[0]
 
-    def look(self) -> "Recent":
+    def recent(self) -> "Recent":
         return {
             "at": self._wall,
             "fields": self._fields,

@@ -69,7 +69,7 @@ class Wait(NamedTuple):
     """The latest slot that came due, epoch seconds."""
 
 
-class Look(NamedTuple):
+class ClockCheck(NamedTuple):
     """The result of a look at the clocks: what to `wait` for, whether the slot that was waited for is `due`, and how
     many after it were `missed`."""
 
@@ -131,23 +131,25 @@ class Cron(Value):
         return largest
 
 
-def look(cron: Cron, wait: Wait, wall: float, now: float) -> Look:
-    """Look at the clocks again: `wall` in epoch seconds, `now` in monotonic ones."""
+def check_clocks(cron: Cron, wait: Wait, wall: float, now: float) -> ClockCheck:
+    """What the clocks say: `wall` in epoch seconds, `now` in monotonic ones."""
     slot, last, passed = wait.slot, wait.last, now - wait.now
     step = wall - wait.wall - passed
     if step > CLOCK_SET_FORWARD or step < -CLOCK_SET_BACK:
         slot, last = (
             cron.after(wall - passed),
             None,
-        )  # what came since the clock was set, at the earliest at the last look
+        )  # what came since the clock was set, at the earliest at the last check_clocks
     elif wall < slot and abs(step) > _SET:
         slot = cron.next(last, wall)
     if wall < slot:
-        return Look(Wait(slot, wall, now, last), due=False, missed=0)
+        return ClockCheck(Wait(slot, wall, now, last), due=False, missed=0)
     missed, latest, following = 0, slot, cron.after(slot)
     while following <= wall and missed < _MAX_COUNTED_SLOTS:
         missed, latest, following = missed + 1, following, cron.after(following)
-    return Look(Wait(following if following > wall else cron.after(wall), wall, now, latest), due=True, missed=missed)
+    return ClockCheck(
+        Wait(following if following > wall else cron.after(wall), wall, now, latest), due=True, missed=missed
+    )
 
 
 def next_after(cron: Cron | None, interval: float, due: float, rest: float, refusals: int) -> float:

@@ -81,7 +81,7 @@ class Heartbeat:
         link: sends the messages, and is described in them.
         clock: the clocks.
         slices: does what is too long for one turn of the loop.
-        look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
+        snapshot: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Heartbeat:
         clock: Clock,
         slices: Slices,
         *,
-        look: Callable[[str], tuple[Snapshot, float | None]],
+        snapshot: Callable[[str], tuple[Snapshot, float | None]],
     ) -> None:
         self._topics = topics
         self._common = common
@@ -102,7 +102,7 @@ class Heartbeat:
         self._statuses = statuses
         self._link = link
         self._clock = clock
-        self._look = look
+        self._snapshot = snapshot
         self._started = clock.monotonic()
         self._slices = slices
         self._changed = asyncio.Event()
@@ -124,7 +124,7 @@ class Heartbeat:
         if entity is None:
             self._notice(event)
             return
-        change = self._statuses.look(entity, event.at)
+        change = self._statuses.status_change(entity, event.at)
         if change is not None:
             self._notice_change(change)
         if type(event) is CircuitMoved:
@@ -266,7 +266,7 @@ class Heartbeat:
             return report
         if condition.stale:
             report["stale"] = True
-        snapshot, next_poll = self._look(entity)
+        snapshot, next_poll = self._snapshot(entity)
         if snapshot.opened_at is not None:
             report["opened_at"] = rfc3339(self._clock.wall() - now + snapshot.opened_at)
             report["opens"] = snapshot.opens

@@ -121,7 +121,7 @@ class Statuses:
         """When `advance` has something to do, monotonic seconds; infinity if time changes nothing."""
         return self._due[0] * SLOT if self._due else math.inf
 
-    def look(self, entity: str, now: float) -> StatusChange | None:
+    def status_change(self, entity: str, now: float) -> StatusChange | None:
         """Look at one entity, after an event about it. Returns what changed. One that is about to be added is left
         alone: a device that comes from another node goes on with its circuit before its status begins."""
         before = self.words.get(entity)
@@ -141,7 +141,7 @@ class Statuses:
         """The entities whose readings this one gives are offline with it from now on, or not any more."""
         (self._made_offline.add if health.trouble.offline else self._made_offline.discard)(entity)
         for each in tuple(health.found or ()):
-            change = self.look(each, now)
+            change = self.status_change(each, now)
             if change is not None:
                 self._notify(change)
 
@@ -157,7 +157,7 @@ class Statuses:
             entities = self._slots[self._due[0]]
             for entity in self._taken(entities, most):
                 most -= 1
-                change = self.look(entity, now)
+                change = self.status_change(entity, now)
                 if change is not None:
                     changes.append(change)
                 self._wait(entity, self.records[entity], now)
@@ -171,7 +171,7 @@ class Statuses:
         found: list[StatusChange | None] = [*self.advance(now, len(self.words))]
         waiting = self._slots.get(_slot_of(now))
         for entity in self._taken(waiting, len(waiting)) if waiting else ():
-            found.append(self.look(entity, now))
+            found.append(self.status_change(entity, now))
             self._wait(entity, self.records[entity], now)
         for change in found:
             if change is not None:

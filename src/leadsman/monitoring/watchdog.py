@@ -150,14 +150,14 @@ class Watchdog(Signs):
 
     def _show(self, now: float) -> bool:
         """Update ``STATUS=`` and the health file. Returns whether the app shows a sign of life."""
-        fresh, summary = self.look(now)
+        fresh, summary = self.sign_of_life(now)
         if self._notifier is not None and summary != self._summary and self._notifier.send(f"STATUS={summary}"):
             self._summary = summary
         if self._file is not None:
             self._file.write({"at": now, "period": self.period, "fresh": fresh, "words": summary})
         return fresh
 
-    def look(self, now: float) -> tuple[bool, str]:
+    def sign_of_life(self, now: float) -> tuple[bool, str]:
         """Whether the app shows a sign of life (`Statuses.is_fresh`), and a summary of it in one line."""
         self._statuses.refresh(now)
         records, words = self._statuses.records, self._statuses.words

@@ -87,7 +87,7 @@ class FrameReader:
         self._left = 0
         """Bytes of the present frame that are still to come."""
 
-    def take(self, data: bytes) -> tuple[bytes, tuple[int, bytes] | None]:
+    def feed(self, data: bytes) -> tuple[bytes, tuple[int, bytes] | None]:
         """Take received bytes. Returns the bytes of messages, and the opcode and the content of the control frame to
         answer with, if any: of several pings the last one may be answered alone (§5.5.3).
 
@@ -220,7 +220,7 @@ class _WebSocket(paho._WebsocketWrapper):  # noqa: SLF001  # paho has no other h
             if not data:
                 self.connected = False
                 return b""
-            message, answer = self._frames.take(data)
+            message, answer = self._frames.feed(data)
             self._decoded += message
             if answer is not None:
                 self._answer(*answer)
@@ -273,8 +273,8 @@ class _Client(aiomqtt.Client):
         self._client._sock_recv = self._receive  # type: ignore[method-assign]  # noqa: SLF001  # paho's
         if broker.websocket:
             self._client._create_socket = self._open_websocket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
-        self._client._create_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
-        self._client._create_unix_socket_connection = self._take_socket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
+        self._client._create_socket_connection = self._detach_socket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
+        self._client._create_unix_socket_connection = self._detach_socket  # type: ignore[method-assign]  # noqa: SLF001  # paho's
         self._client.disable_logger()
 
     async def open(self) -> None:
@@ -288,7 +288,7 @@ class _Client(aiomqtt.Client):
         self._given.settimeout(left)
         await self.__aenter__()
 
-    def _take_socket(self) -> socket.socket:
+    def _detach_socket(self) -> socket.socket:
         sock, self._given = self._given, None
         if sock is None:
             raise OSError("the attempt was given up")

@@ -311,7 +311,7 @@ class Outbox:
             self._count(message, size)
         return item
 
-    def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
+    def pop(self, now: float) -> tuple[Item | None, list[Dropped]]:
         """Hand out the next message, or None when nothing is `ready`; and the expired ones."""
         expired: list[Dropped] = []
         while self._ready:

@@ -296,12 +296,14 @@ class Overdue:
 
     def sends(self) -> None:
         """A message is in flight, and no look is arranged."""
-        self.handle = self._loop.call_later(self._after, self._look)
+        self.handle = self._loop.call_later(self._after, self._check_acknowledgements)
 
     def waits(self) -> None:
         """A message may wait, in flight or not."""
         if self._write is not None and self.handle is None:
-            self.handle = self._loop.call_later(self._after if self._sent else 2 * self._after, self._look)
+            self.handle = self._loop.call_later(
+                self._after if self._sent else 2 * self._after, self._check_acknowledgements
+            )
 
     def writes(self) -> None:
         """Something must be written, though no reading has waited."""
@@ -314,7 +316,7 @@ class Overdue:
             self.handle.cancel()
             self.handle = None
 
-    def _look(self) -> None:
+    def _check_acknowledgements(self) -> None:
         self.handle = None
         waits = self._write is not None and self._store_waiting(self._write)
         if self._sent:
@@ -325,7 +327,7 @@ class Overdue:
                 self._lost(SILENCE_REASON)
             elif not waits:
                 after = PUBACK_TIMEOUT if self._write is None else self._after
-                self.handle = self._loop.call_at(min(due, now + after), self._look)
+                self.handle = self._loop.call_at(min(due, now + after), self._check_acknowledgements)
         if waits:
             self.waits()
 
@@ -624,7 +626,7 @@ class SendWindow:
     def _next(self, now: float, largest: int | None) -> Item | None:
         """Take the next message from the outbox that the broker may get."""
         while True:
-            item, expired = self.outbox.take(now)
+            item, expired = self.outbox.pop(now)
             if expired:
                 self._report(expired)
             if item is None:

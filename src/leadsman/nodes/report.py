@@ -71,7 +71,7 @@ class NodeReport(ABC):
         clock: of the node.
         publish: sends a message, if there is a connection.
         qos: of the document.
-        looks: times in a TTL that the report looks whether the node has changed without a call of `look`.
+        looks: times in a TTL that the report looks whether the node has changed without a call of publish_if_new.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class NodeReport(ABC):
         """Publish the document, and look for changes from now on."""
         self._publish_now(self.state())
 
-    def look(self) -> None:
+    def publish_if_new(self) -> None:
         """Publish the document if it is another one than before, or a TTL old. Nothing is published before the first
         call of `publish`."""
         if self._handle is None:
@@ -134,7 +134,7 @@ class NodeReport(ABC):
         if state != self._published or self._clock.monotonic() >= due:
             self._publish_now(state)
         else:
-            self._look_later()
+            self._check_later()
 
     def goodbye(self) -> None:
         """Remove the document; the node ends."""
@@ -177,14 +177,14 @@ class NodeReport(ABC):
 
     def _publish_now(self, state: NodeState) -> None:
         self._published, self._published_at = state, self._clock.monotonic()
-        self._look_later()
+        self._check_later()
         payload, expires = encode(self.document(state)), self._published_at + LIFE * self._ttl
         self._publish(Message(self.topic, payload, self._qos, retain=True, latest=True, expires=expires))
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = asyncio.get_running_loop().call_later(self._ttl / self._looks, self.look)
+        self._handle = asyncio.get_running_loop().call_later(self._ttl / self._looks, self.publish_if_new)
 
     def _drained(self, request: Json) -> Drained:
         """Do what a request asks for.

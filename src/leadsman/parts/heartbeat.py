@@ -27,7 +27,7 @@ def join(core: Core) -> None:
         core.link,
         clock,
         core.slices,
-        look=core.runners.look,
+        snapshot=core.runners.snapshot,
     )
     if (states := core.node.states) is not None:
         core.heartbeat.nodes = lambda: Counter(states().values())

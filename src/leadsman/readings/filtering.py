@@ -160,9 +160,9 @@ class FilteredReadings:
         fields, at = reading.fields, reading.at
         over, finite = False, True
         for each in self._outputs:  # before one of them takes its value: a window would be over, and lost
-            each.look(fields)
+            each.find_value(fields)
         for each in self._outputs:
-            if each.take(at):
+            if each.advance(at):
                 over = True
             if not each.finite:
                 finite = False
@@ -246,7 +246,7 @@ class _Output:
         self.seen = False
         """Whether it was in any reading."""
 
-    def look(self, fields: JsonObject) -> None:
+    def find_value(self, fields: JsonObject) -> None:
         """Find the value in a reading.
 
         Raises:
@@ -257,7 +257,7 @@ class _Output:
         self.seen = self.seen or self.present
         self._found = None if found is ABSENT else found
 
-    def take(self, now: float) -> bool:
+    def advance(self, now: float) -> bool:
         """Take the value. Returns whether a window is over; the first one begins when the field is there."""
         if not self.seen:
             return False

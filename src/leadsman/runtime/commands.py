@@ -233,7 +233,7 @@ class CommandQueue:
             self._bus_lock.give_back(self)
         self._finish(None, error)
 
-    def look(self) -> tuple[Snapshot, float | None]:
+    def snapshot(self) -> tuple[Snapshot, float | None]:
         """See `Runner`. Commands have no schedule, no circuit and no retries."""
         return NO_GUARDS._replace(attempts=min(1, self.failed)), None
 

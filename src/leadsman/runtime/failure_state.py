@@ -46,7 +46,7 @@ from leadsman.resilience.environment import Environment
 from leadsman.runtime.runner import Reader
 from leadsman.runtime.statefile import Saved, StateFile
 from leadsman.storage.database import is_locked
-from leadsman.storage.directory import LOCK_TIMEOUT, LOOK_AGAIN, StateDirectory
+from leadsman.storage.directory import LOCK_CHECK_INTERVAL, LOCK_TIMEOUT, StateDirectory
 from leadsman.text import describe, log_fields
 
 SHARED = 1.0
@@ -413,10 +413,10 @@ class FailureStateStore:
                     return found
                 if stop.done():
                     return {}
-                if self._environment.clock.monotonic() + LOOK_AGAIN >= deadline or not is_locked(found):
+                if self._environment.clock.monotonic() + LOCK_CHECK_INTERVAL >= deadline or not is_locked(found):
                     self._settled(found)
                     return {}
-                await asyncio.wait({stop}, timeout=LOOK_AGAIN)
+                await asyncio.wait({stop}, timeout=LOCK_CHECK_INTERVAL)
         finally:
             stop.cancel()
 

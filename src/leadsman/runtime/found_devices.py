@@ -154,7 +154,7 @@ class FoundDevice:
         and has nothing new. The publish rule of the handler decides whether it is published. A reading that cannot be
         published is reported as a failure of this device, and nothing is raised."""
         if self.accepted:
-            self._devices.on_loop(self._devices.take, self.name, reading)
+            self._devices.on_loop(self._devices.accept, self.name, reading)
 
     def unavailable(self, reason: str) -> None:
         """Mark the device as unavailable: it is ``offline`` until its next reading; see `Context.unavailable`."""
@@ -361,11 +361,11 @@ class FoundDevices:
         logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
         self._arm()
 
-    def take(self, name: str, reading: object) -> None:
+    def accept(self, name: str, reading: object) -> None:
         """A reading of a device. One whose circuit a person isolated is left alone."""
         runner = self._runners.get(name)
         if runner is not None and runner.execution.snapshot().circuit != "isolated":
-            runner.take(reading)
+            runner.accept(reading)
 
     def goodbye(self, name: str, reason: str) -> None:
         """Mark a device as unavailable."""

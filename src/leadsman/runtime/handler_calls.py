@@ -121,7 +121,7 @@ class PlainCall:
         async def threaded() -> T:
             if self.busy:  # a retry, after the thread did not come back in time
                 raise DeviceUnavailable(f"the thread of an earlier call is still busy{self._place()}")
-            self._thread = thread = await self._threads.take(self, self._limit)
+            self._thread = thread = await self._threads.acquire(self, self._limit)
             try:
                 return await call()
             finally:

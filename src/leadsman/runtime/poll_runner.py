@@ -141,9 +141,9 @@ class MissedPolls:
         if now < self._next_at or not self._waiting:
             return 0
         self._next_at = now + self._each
-        return self.take()
+        return self.drain()
 
-    def take(self) -> int:
+    def drain(self) -> int:
         """All that wait, to report them before they are due. They do not wait any more."""
         taken, self._waiting = self._waiting, 0
         return taken
@@ -329,7 +329,7 @@ class PollRunner:
         missed, environment = self._missed, self._context.environment
         if missed is None:
             missed = self._missed = MissedPolls(self.telemetry.interval)
-        reported = missed.add(polls, now) or (missed.take() if environment.stopping.is_set() else 0)
+        reported = missed.add(polls, now) or (missed.drain() if environment.stopping.is_set() else 0)
         if reported:
             environment.events.emit(PollMissed(self.telemetry.name, reported, cause=cause))
         elif not polls and missed.over(now):
@@ -342,7 +342,7 @@ class PollRunner:
         task = begin_at_once(poll, loop) if self.execution.calm else loop.create_task(poll)
         self.task = None if task.done() else task
 
-    def look(self) -> tuple[Snapshot, float | None]:
+    def snapshot(self) -> tuple[Snapshot, float | None]:
         """See `Runner`. A poll that an open circuit will refuse is not counted, since it does not reach the device."""
         snapshot = self.execution.snapshot()
         if snapshot.circuit == "isolated" or self.execution.circuit.held:

@@ -7,7 +7,7 @@ schedule looks at it every `CLOCK_CHECK` seconds, together with all others.
 import math
 
 from leadsman.loop.clock import Clock
-from leadsman.loop.schedule import Cron, Wait, look, next_after, next_on_grid
+from leadsman.loop.schedule import Cron, Wait, check_clocks, next_after, next_on_grid
 from leadsman.resilience.environment import Environment
 
 CLOCK_CHECK = 30.0
@@ -80,7 +80,7 @@ class CronSchedule:
         clock."""
         wall = environment.clock.wall()
         self._due_at = now + self._wait.slot - wall
-        self._wait, is_due, missed = look(self._cron, self._wait, wall, now)
+        self._wait, is_due, missed = check_clocks(self._cron, self._wait, wall, now)
         return is_due, missed, self._next_check(now, wall, environment.timers.origin)
 
     def missed_since(self, missed: int) -> float:

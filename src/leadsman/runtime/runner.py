@@ -60,7 +60,7 @@ class Runner(Protocol):
         """Publishes its readings."""
         ...
 
-    def look(self) -> tuple[Snapshot, float | None]:
+    def snapshot(self) -> tuple[Snapshot, float | None]:
         """The state of its guards, and when the handler is called next by its schedule: epoch seconds, or None if it
         has no schedule or waits for a person."""
         ...
@@ -120,6 +120,6 @@ class Runners:
         found: tuple[Mapping[str, Runner], ...] = (self.readers, self.commands)
         return [each[name] for each in found if name in each]
 
-    def look(self, name: str) -> tuple[Snapshot, float | None]:
-        """See `Runner.look`, for the first runner of a device."""
-        return self.of(name)[0].look()
+    def snapshot(self, name: str) -> tuple[Snapshot, float | None]:
+        """See `Runner.snapshot`, for the first runner of a device."""
+        return self.of(name)[0].snapshot()

@@ -98,7 +98,7 @@ class SourceRunner:
         """The name of the device."""
         return self.source.name
 
-    def look(self) -> tuple[Snapshot, float | None]:
+    def snapshot(self) -> tuple[Snapshot, float | None]:
         """See `Runner`. A source has no schedule."""
         return self.execution.snapshot(), None
 
@@ -177,7 +177,7 @@ class SourceRunner:
         taken = 0
         try:
             async for result in readings:
-                self.take(result)
+                self.accept(result)
                 taken += 1
                 if taken % _AT_A_STRETCH == 0:
                     await asyncio.sleep(0)
@@ -190,7 +190,7 @@ class SourceRunner:
         if not taken and not self._silence.expired:
             raise DeviceUnavailable("the source ended without a reading; it is started again")
 
-    def take(self, result: object) -> None:
+    def accept(self, result: object) -> None:
         """Take a reading, or None, which only shows that the device is there. One that cannot be published is reported
         as a failure."""
         environment, name = self._context.environment, self.source.name
@@ -260,14 +260,14 @@ class EventRunner(SourceRunner):
         if self.heard_at <= self._silent_since:
             self._well(now, self._context.environment.clock.wall(), empty=True)
 
-    def take(self, result: object) -> None:
+    def accept(self, result: object) -> None:
         """See `SourceRunner`. None is no event, and is not counted as one."""
         if result is None:
             clock = self._context.environment.clock
             self._well(clock.monotonic(), clock.wall(), empty=True)
             return
         before = self.heard_at
-        super().take(result)
+        super().accept(result)
         if self.heard_at == before and self.source.found_by is None:  # it was no event, and the run goes on
             self._arm()
 

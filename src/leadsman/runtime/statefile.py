@@ -221,7 +221,7 @@ class StateFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._file.connection is not None:
-            if self._file.look() == self._file.identities:
+            if self._file.current_identities() == self._file.identities:
                 return self._file.connection
             logger.warning(
                 "%s was removed or replaced while the app ran; it is written again",

@@ -133,7 +133,7 @@ class ThreadPool:
     def __len__(self) -> int:
         return len(self._all)
 
-    async def take(self, holder: Holder, limit: float) -> TakenThread:
+    async def acquire(self, holder: Holder, limit: float) -> TakenThread:
         """Take a thread: at once if there is one, else in the order of the requests.
 
         Raises:

@@ -125,7 +125,7 @@ class _PlayedBackend(Backend):
                 on_advertisement(found, found.address)
 
         self._scanning = Playing(deliver)
-        await self._scanning.reply(self._lanes.take("scan"), "scanning")
+        await self._scanning.reply(self._lanes.next_exchange("scan"), "scanning")
 
     async def stop(self) -> None:
         if self._scanning is not None:
@@ -162,7 +162,7 @@ class _PlayedConnection:
 
     async def ask(self, what: str, reply: str, data: bytes | None = None, **more: str) -> Event:
         """Ask the device, and return what it replies."""
-        exchange = self._lanes.take(what, data, address=self._address, **more)
+        exchange = self._lanes.next_exchange(what, data, address=self._address, **more)
         self._has |= {each.more["uuid"]: each.more["found"] for each in exchange.answers if each.what == "has"}
         return await self._playing.reply(exchange, reply)
 

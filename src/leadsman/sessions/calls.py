@@ -112,7 +112,7 @@ def _recorded_programs(log: WireLog, real: Run) -> Run:
 
 def _played_programs(lanes: Lanes) -> Run:
     async def run(program: str, arguments: tuple[str, ...]) -> Finished:
-        exchange = lanes.take("run", command=shlex.join((program, *arguments)))
+        exchange = lanes.next_exchange("run", command=shlex.join((program, *arguments)))
         event = await Playing(lambda _: None).reply(exchange, "ended")
         return Finished(event.more["code"], event.data or b"", event.more["errors"].encode(errors="replace"))
 

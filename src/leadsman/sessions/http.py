@@ -72,7 +72,7 @@ class _PlayedWire(Wire):
     @contextlib.asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpReply]:
         url = _below(self._lanes.name, request.url)
-        exchange = self._lanes.take("ask", request.body or b"", method=request.method, url=url)
+        exchange = self._lanes.next_exchange("ask", request.body or b"", method=request.method, url=url)
         later: asyncio.Queue[Event] = asyncio.Queue()
         playing = Playing(lambda event: later.put_nowait(event) if event.what in ("body", "failed") else None)
         try:

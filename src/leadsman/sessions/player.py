@@ -101,8 +101,8 @@ class Player:
         left = [each for lanes in self._lanes.values() for lane in lanes.values() for each in lane.waiting]
         return sorted(left, key=lambda each: each.asked.line)
 
-    def take(self, wire: str, what: str, data: bytes | None, more: Fields) -> Exchange:
-        """See `Lanes.take`."""
+    def next_exchange(self, wire: str, what: str, data: bytes | None, more: Fields) -> Exchange:
+        """See `Lanes.next_exchange`."""
         asked = Event(0.0, wire, 0, what, data, more)
         with self._lock:
             lane = self._lane_of(asked)
@@ -198,21 +198,21 @@ class Lanes:
         self._player = player
         self._wire = wire
 
-    def take(self, what: str, data: bytes | None = None, **more: object) -> Exchange:
+    def next_exchange(self, what: str, data: bytes | None = None, **more: object) -> Exchange:
         """The exchange that a request begins. It has these bytes and these fields.
 
         Raises:
             SessionDiffers: the app asks something else than was recorded.
             DeviceUnavailable: the session has ended.
         """
-        return self._player.take(self._wire, what, data, more)
+        return self._player.next_exchange(self._wire, what, data, more)
 
     def call(
         self, reply: ReplyShape[T], real: Callable[[], T], what: str, data: bytes | None = None, **more: object
     ) -> T:
         """Play a call that blocks, in a thread, and return as late as it was recorded. Raises as `take`, the recorded
         error, if there was one, and `TransientError` if there is no reply."""
-        exchange = self.take(what, data, **more)
+        exchange = self.next_exchange(what, data, **more)
         event = next((each for each in exchange.answers if each.what in (reply.what, "failed")), None)
         if event is None:
             raise TransientError("the recording ended before there was an answer")

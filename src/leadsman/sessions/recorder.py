@@ -63,7 +63,7 @@ class Recorder:
         recorded: W = import_module(MODULES[kind]).RECORDED[kind](WireLog(self, kind, name), make())
         return recorded
 
-    def take(self, event: Event) -> int:
+    def write(self, event: Event) -> int:
         """Write an event, now. Returns the number of its exchange, which is a new one if the event has none."""
         with self._lock:
             if event.n == 0:
@@ -130,11 +130,11 @@ class WireLog:
 
     def ask(self, what: str, data: bytes | None = None, **more: object) -> int:
         """The app does something. Returns the number of the exchange that this begins."""
-        return self._recorder.take(Event(0.0, self._wire, 0, what, data, more))
+        return self._recorder.write(Event(0.0, self._wire, 0, what, data, more))
 
     def answer(self, n: int, what: str, data: bytes | None = None, **more: object) -> None:
         """The device does something."""
-        self._recorder.take(Event(0.0, self._wire, n, what, data, more))
+        self._recorder.write(Event(0.0, self._wire, n, what, data, more))
 
     def fail(self, n: int, error: Exception) -> None:
         """The wire raises an error."""

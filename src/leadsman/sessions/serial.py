@@ -72,7 +72,7 @@ def played(lanes: Lanes) -> Opener:
 
     async def open_(line: Line) -> None:
         transport = _PlayedTransport(lanes, line)
-        await transport.playing.reply(lanes.take("open"), "opened")
+        await transport.playing.reply(lanes.next_exchange("open"), "opened")
         line.connection_made(cast(asyncio.BaseTransport, transport))
 
     return open_
@@ -85,7 +85,7 @@ class _PlayedTransport:
         self._line = line
 
     def write(self, data: bytes) -> None:
-        self.playing.begin(self._lanes.take("send", bytes(data)))
+        self.playing.begin(self._lanes.next_exchange("send", bytes(data)))
 
     def get_write_buffer_size(self) -> int:
         return 0

@@ -230,7 +230,7 @@ def session_of(text: str, name: str) -> RecordedSession:
     reader = _SessionReader(name, len(lines))
     app, began = reader.head(lines[0] if lines else "")
     for number, line in enumerate(lines[1:], 2):
-        reader.take(number, line)
+        reader.read_line(number, line)
     if reader.length is None:
         raise reader.cut("the end is missing", "append")
     return RecordedSession(app, began, reader.length, tuple(reader.events), name)
@@ -267,7 +267,7 @@ class _SessionReader:
         except (ValueError, OverflowError, OSError):
             raise self._wrong(f"began is {_show(began)}, which is no time such as 2026-11-27T20:40:00Z") from None
 
-    def take(self, number: int, line: str) -> None:
+    def read_line(self, number: int, line: str) -> None:
         """Read another line."""
         self._number = number
         if self.length is not None:

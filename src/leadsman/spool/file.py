@@ -199,7 +199,7 @@ class SpoolFile:
 
     def _current(self) -> sqlite3.Connection:
         """The open database, whose files are still in their places."""
-        database, found, before = self._file.connection, self._file.look(), self._file.identities
+        database, found, before = self._file.connection, self._file.current_identities(), self._file.identities
         if database is None or before is None:
             raise SpoolUnavailable(f"{self.path} is not open")
         if before == found and self._lock.holds():
@@ -342,7 +342,7 @@ class Contents(NamedTuple):
     """The dead letters, oldest first."""
 
 
-def look(path: Path) -> Contents:
+def contents(path: Path) -> Contents:
     """Look at a file, also while an app has it. Changes nothing.
 
     Raises:

@@ -379,10 +379,10 @@ class Database:
         except BaseException:
             self.close()
             raise
-        self.identities = self.look()
+        self.identities = self.current_identities()
         return self.connection
 
-    def look(self) -> tuple[object, object]:
+    def current_identities(self) -> tuple[object, object]:
         """The identities that distinguish the file and its log from others with their names."""
         return identity(self.path), identity(Path(f"{self.path}{files.LOG}"))
 

@@ -23,7 +23,7 @@ NOWHERE = Path("/nonexistent")
 """The home of those who have none (Debian Policy §9.2.3). Nothing is there."""
 LOCK_TIMEOUT = 5.0
 """Seconds that the start waits for another process to end."""
-LOOK_AGAIN = 0.5
+LOCK_CHECK_INTERVAL = 0.5
 """Seconds between two looks."""
 
 logger = logging.getLogger("leadsman")
@@ -73,7 +73,7 @@ class StateDirectory:
                 self.foreign = True
                 return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN):
+                async with asyncio.timeout(LOCK_CHECK_INTERVAL):
                     await stopping.wait()
 
     def announce(self) -> None:
@@ -86,7 +86,7 @@ class StateDirectory:
         with self._lock:
             return self._released or self._locked()
 
-    def take(self) -> None:
+    def occupy(self) -> None:
         """Make the directory where it is missing, lock it if no other process has it, and write down in it which app
         this is. Blocks.
 
@@ -97,7 +97,7 @@ class StateDirectory:
             raise OSError(self._unusable)
         with self._lock:
             if not self.foreign and not self._released:
-                self._take()
+                self._occupy()
 
     def may_write(self) -> bool:
         """Make the directory where it is missing, lock it, and answer whether this process may write to it. Blocks.
@@ -108,7 +108,7 @@ class StateDirectory:
         if self._unusable is not None:
             raise OSError(self._unusable)
         with self._lock:
-            if not self.foreign and not self._released and not self._take():
+            if not self.foreign and not self._released and not self._occupy():
                 self.foreign = True
                 self.announce()
             return not self.foreign and not self._released
@@ -119,7 +119,7 @@ class StateDirectory:
             self._released = True
             self._flock.release()
 
-    def _take(self) -> bool:
+    def _occupy(self) -> bool:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._locked():
             return False

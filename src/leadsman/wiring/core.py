@@ -294,12 +294,12 @@ class Core:
         """Have the state directory made, locked and marked as that of this app, in a thread. That it cannot be written
         is reported by the parts that write there."""
 
-        def take() -> None:
+        def occupy() -> None:
             with contextlib.suppress(OSError):
-                self.state_directory.take()
+                self.state_directory.occupy()
 
         with contextlib.suppress(DeviceUnavailable):  # no thread is free
-            self._loop.run_in_executor(None, take)
+            self._loop.run_in_executor(None, occupy)
 
     def listen(self, on_reading: Callable[[Reading], None]) -> None:
         """Have each reading handed over, published or not. What `on_reading` raises is reported, and costs no reading.

@@ -39,7 +39,7 @@ def test_a_message_of_a_device_has_the_token_of_its_node():
     outbox = FencedOutbox(Tokens(7).token)
     outbox.put(reading())
     outbox.put(Message("house/nodes/one/status", b"{}"))
-    assert [outbox.take(0.0)[0].message.fence for _ in range(2)] == [7, None]
+    assert [outbox.pop(0.0)[0].message.fence for _ in range(2)] == [7, None]
     assert outbox.hand_over(reading()).message.fence == 7
 
 
@@ -50,7 +50,7 @@ def test_what_waits_for_a_device_that_another_node_has_is_dropped_and_counted():
     tokens.now = 0
     assert outbox.hand_over(reading()) is None
     outbox.put(reading(receipt))
-    assert outbox.take(0.0) == (None, [Dropped("house/boiler/state", 1, LOST, "fenced")] * 2)
+    assert outbox.pop(0.0) == (None, [Dropped("house/boiler/state", 1, LOST, "fenced")] * 2)
     assert (outbox.drops["fenced"], receipt.lost, outbox.messages) == (2, 2, 0)
 
 
@@ -60,7 +60,7 @@ def test_what_came_back_from_a_connection_is_asked_again():
     outbox.hand_over(reading())
     tokens.now = 2
     outbox.lost()
-    assert outbox.take(0.0)[0] is None
+    assert outbox.pop(0.0)[0] is None
 
 
 STEPS = st.lists(st.sampled_from(["put", "hand over", "take", "accept", "lost", "fenced", "again"]), max_size=60)
@@ -79,7 +79,7 @@ def test_nothing_is_handed_out_under_another_token_and_every_reading_is_counted_
             item = outbox.hand_over(reading(receipt))
             put += item is not None
         elif step == "take":
-            item, _ = outbox.take(0.0)
+            item, _ = outbox.pop(0.0)
         elif step == "accept" and flying:
             outbox.accept(flying.pop(0))
         elif step == "lost":

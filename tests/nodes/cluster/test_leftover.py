@@ -32,43 +32,43 @@ def of(*names, leases=()):
 
 def test_a_shard_is_left_over_once_it_was_free_for_a_ttl():
     patience = patient("one")
-    looks = [patience.look(of("one"), [pool(KEYS[:1])], (), now) for now in (100.0, 107.9, 108.0)]
+    looks = [patience.shards(of("one"), [pool(KEYS[:1])], (), now) for now in (100.0, 107.9, 108.0)]
     assert looks == [frozenset(), frozenset(), {KEYS[0]}]
 
 
 def test_a_shard_that_somebody_had_meanwhile_is_waited_for_anew():
     patience, taken = patient("one"), {KEYS[0]: Lease(KEYS[0], "two/1", 1, TTL)}
     for now, leases in ((0.0, {}), (4.0, taken), (9.0, {}), (16.9, {})):
-        assert patience.look(of("one", "two", leases=leases), [pool(KEYS[:1])], (), now) == frozenset()
+        assert patience.shards(of("one", "two", leases=leases), [pool(KEYS[:1])], (), now) == frozenset()
 
 
 def test_a_shard_that_another_node_took_is_not_left_over_any_more():
     patience, taken = patient("one"), {KEYS[0]: Lease(KEYS[0], "two/1", 1, TTL)}
-    patience.look(of("one"), [pool(KEYS[:1])], (), 0.0)
-    assert patience.look(of("one"), [pool(KEYS[:1])], (), TTL)
-    assert patience.look(of("one", leases=taken), [pool(KEYS[:1])], (), TTL) == frozenset()
+    patience.shards(of("one"), [pool(KEYS[:1])], (), 0.0)
+    assert patience.shards(of("one"), [pool(KEYS[:1])], (), TTL)
+    assert patience.shards(of("one", leases=taken), [pool(KEYS[:1])], (), TTL) == frozenset()
 
 
 def test_what_was_free_while_a_node_drained_is_not_left_over_when_it_takes_part_again():
     patience, pools = patient("one"), [pool(KEYS)]
     patience.restate(Member("one", "1").drained(True))
-    patience.look(of("one"), pools, (), 0.0)
+    patience.shards(of("one"), pools, (), 0.0)
     patience.restate(Member("one", "1"))
-    assert patience.look(of("one"), pools, (), TTL) == frozenset()
+    assert patience.shards(of("one"), pools, (), TTL) == frozenset()
 
 
 def test_a_node_to_which_all_was_left_over_gives_another_one_its_part():
     patience, pools = patient("one"), [pool(KEYS)]
     leases = {key: Lease(key, "one/1", 1, TTL) for key in KEYS}
-    patience.look(of("one"), pools, (), 0.0)
-    assert patience.look(of("one"), pools, (), TTL) == set(KEYS)
-    assert patience.look(of("one", "two", leases=leases), pools, KEYS, 2 * TTL) == frozenset()
+    patience.shards(of("one"), pools, (), 0.0)
+    assert patience.shards(of("one"), pools, (), TTL) == set(KEYS)
+    assert patience.shards(of("one", "two", leases=leases), pools, KEYS, 2 * TTL) == frozenset()
 
 
 def test_a_node_without_the_label_waits_for_ever():
     patience = patient("one")
     for now in (0.0, 1e9):
-        assert patience.look(of("one"), [pool(KEYS, ["ble"])], (), now) == frozenset()
+        assert patience.shards(of("one"), [pool(KEYS, ["ble"])], (), now) == frozenset()
 
 
 @given(st.sets(st.sampled_from(NAMES), min_size=1), st.sets(st.sampled_from(KEYS), min_size=1))
@@ -76,7 +76,7 @@ def test_one_node_is_first_and_all_have_had_their_turn_at_last(names, keys):
     nodes, turns = {name: patient(name) for name in names}, {}
     for turn in range(len(names) + 1):
         for name, node in nodes.items():
-            for key in node.look(of(*names), [pool(keys)], (), turn * TTL):
+            for key in node.shards(of(*names), [pool(keys)], (), turn * TTL):
                 turns.setdefault(key, {}).setdefault(name, turn)
     for key in keys:
         assert sorted(turns[key].values()) == list(range(1, len(names) + 1))
@@ -86,19 +86,19 @@ def test_what_was_left_over_counts_by_the_quota_again_while_another_node_of_the_
     patience, both = patient("one"), of("one", "two")
     keys = [pool(KEYS[:4])]
     now = 3 * TTL
-    patience.look(both, keys, KEYS[:2], 0.0)
-    assert patience.look(both, keys, KEYS[:2], now) == set(KEYS[2:4])  # the other node takes none of its two
+    patience.shards(both, keys, KEYS[:2], 0.0)
+    assert patience.shards(both, keys, KEYS[:2], now) == set(KEYS[2:4])  # the other node takes none of its two
     held = of("one", "two", leases={key: Lease(key, "one/1", 1, TTL) for key in KEYS[:4]})
-    assert patience.look(held, keys, KEYS[:4], now + 0.9 * TTL) == set(KEYS[2:4])
-    assert patience.look(held, keys, KEYS[:4], now + 1.1 * TTL) == frozenset()
+    assert patience.shards(held, keys, KEYS[:4], now + 0.9 * TTL) == set(KEYS[2:4])
+    assert patience.shards(held, keys, KEYS[:4], now + 1.1 * TTL) == frozenset()
 
 
 def test_what_was_left_over_stays_so_while_nodes_run_different_versions():
     patience, keys = patient("one"), [pool(KEYS[:4])]
     other = ClusterSnapshot({key: Lease(key, "one/1", 1, TTL) for key in KEYS[:4]}, (Member("two", "1", version="2"),))
-    patience.look(of("one", "two"), keys, KEYS[:2], 0.0)
-    patience.look(of("one", "two"), keys, KEYS[:2], 3 * TTL)
-    assert patience.look(other, keys, KEYS[:4], 100 * TTL) == set(KEYS[2:4])
+    patience.shards(of("one", "two"), keys, KEYS[:2], 0.0)
+    patience.shards(of("one", "two"), keys, KEYS[:2], 3 * TTL)
+    assert patience.shards(other, keys, KEYS[:4], 100 * TTL) == set(KEYS[2:4])
 
 
 class ShardCallbacks:

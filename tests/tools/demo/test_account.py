@@ -26,7 +26,7 @@ def heard(account, topic, payload, taken_at=None, *, retain=False):
 
 def test_a_reading_that_arrives_twice_counts_once_and_one_that_does_not_arrive_is_missing():
     account = Account()
-    account.take(document(meter=(3, 0), load=(1, 0), disk=(2, 0)))
+    account.update(document(meter=(3, 0), load=(1, 0), disk=(2, 0)))
     for device, at in [
         ("meter", "08:01"),
         ("meter", "08:02"),
@@ -42,7 +42,7 @@ def test_a_reading_that_arrives_twice_counts_once_and_one_that_does_not_arrive_i
 
 def test_of_one_device_what_was_not_yet_answered_makes_up_for_nothing_that_another_one_misses():
     account = Account()
-    account.take(document(meter=(1, 0), load=(2, 0)))
+    account.update(document(meter=(1, 0), load=(2, 0)))
     for at in ("08:01", "08:02", "08:03"):
         heard(account, "meter/state", {}, at)
 
@@ -67,7 +67,7 @@ def test_what_the_broker_kept_from_an_earlier_demo_is_no_reading_of_this_one():
 def test_what_waits_and_whether_the_broker_is_away_are_known_from_the_app():
     account = Account()
     before = account.away, account.waiting, account.missing
-    account.take(document(away=True, meter=(5, 3), load=(1, 1)))
+    account.update(document(away=True, meter=(5, 3), load=(1, 1)))
 
     assert before == (False, 0, 0)
     assert (account.away, account.waiting) == (True, 4)

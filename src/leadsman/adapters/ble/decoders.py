@@ -216,7 +216,7 @@ class Decoders:
         sensors[address] = sensor
         if len(self._sensors) > MAX_SENSORS:
             del self._sensors[next(iter(self._sensors))]
-        outcome = sensor.take(advertisement, now)
+        outcome = sensor.parse(advertisement, now)
         self._counts[outcome] += 1
         if outcome == "decoded":
             return sensor.measurement(advertisement, now)
@@ -293,7 +293,7 @@ class _DecodedSensor:
         self.fresh_at = now
         self.warned: str | None = None
 
-    def take(self, advertisement: Advertisement, now: float) -> str:
+    def parse(self, advertisement: Advertisement, now: float) -> str:
         """Parse an advertisement. Returns the name of its count."""
         parser: Any = self._parser
         if self._key is not None and advertisement.service_data == self._last:

@@ -176,7 +176,7 @@ class _Device:
         self.passed: dict[Part, tuple[str, float]] = {}
         """Which radio delivered a value, and when: the last ones."""
 
-    def take(self, radio: str, advertisement: Advertisement, now: float) -> bool:
+    def accept(self, radio: str, advertisement: Advertisement, now: float) -> bool:
         """Take what a radio delivers. Returns whether it is another transmission than those before."""
         parts = _parts(advertisement)
         if all(self._is_late(part, radio, now) for part in parts):
@@ -214,7 +214,7 @@ class Reception:
         if len(self._devices) > MAX_DEVICES:
             del self._devices[next(iter(self._devices))]
         device.signals[radio] = Signal(advertisement.rssi, now, handle)
-        if not device.take(radio, advertisement, now):
+        if not device.accept(radio, advertisement, now):
             return None
         return device.latest._replace(rssi=self.signals(advertisement.address, now)[0][1].rssi)
 

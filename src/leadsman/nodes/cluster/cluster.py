@@ -44,7 +44,7 @@ RECALLED = "leases have ended, and readings of their devices were still under wa
 _MAX_STEP_SECONDS = 0.4
 _OUTBOX_CHECK_INTERVAL = 0.02
 """Seconds between two looks at the outbox."""
-_LOOK_AT = 0.125
+_CHECK_AT = 0.125
 """After this part of the TTL a node looks whether the engine answers, and whether a label is missing."""
 UNREAD_EVERY = 60.0
 """Seconds between two lines about entries of the engine that cannot be read."""
@@ -266,7 +266,7 @@ class Cluster:
                 self._look_for_labels()
                 self._changed()
             self._log_whether_reached()
-            await asyncio.sleep(_LOOK_AT * self.terms.ttl)
+            await asyncio.sleep(_CHECK_AT * self.terms.ttl)
 
     def _log_unread(self, unread: Collection[str]) -> None:
         """Log what the engine has that counts for nothing: a few of it, once for a minute at most."""
@@ -342,11 +342,11 @@ class FencedOutbox(Outbox):
         token = self._token(message.topic)
         return None if token == 0 else super().hand_over(message._replace(fence=token))
 
-    def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
+    def pop(self, now: float) -> tuple[Item | None, list[Dropped]]:
         """See `Outbox`. What may not be sent any more is dropped."""
         lost: list[Dropped] = []
         while True:
-            item, expired = super().take(now)
+            item, expired = super().pop(now)
             lost += expired
             if item is None or self._may_go(item.message):
                 return item, lost

@@ -232,7 +232,7 @@ class ClusterNode:
     def _planned(self, snapshot: ClusterSnapshot) -> Moves:
         """Which shards to release and take. A plan is made only if the cluster or what the node has has changed."""
         held = self.held.keys
-        left_over = self._leftover.look(snapshot, self._pools, held, self._clock.uptime())
+        left_over = self._leftover.shards(snapshot, self._pools, held, self._clock.uptime())
         state = snapshot, held, left_over
         if self._at_rest == state:
             return Moves((), ())

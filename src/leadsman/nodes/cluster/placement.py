@@ -205,7 +205,7 @@ class LeftoverShards:
         if member.draining:
             self._left_over.clear()
 
-    def look(
+    def shards(
         self, snapshot: ClusterSnapshot, pools: Iterable[Pool], held: Collection[str], now: float
     ) -> frozenset[str]:
         """The shards that this node should have whatever its quota, `now` in seconds of a clock that never goes

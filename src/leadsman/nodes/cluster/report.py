@@ -38,7 +38,7 @@ class ClusterReport(NodeReport):
 
     def start(self) -> None:
         """Begin to publish what the node is."""
-        self._cluster.on_change.append(self.look)
+        self._cluster.on_change.append(self.publish_if_new)
         self.publish()
 
     def states(self) -> Mapping[str, State]:
@@ -105,7 +105,7 @@ class ClusterReport(NodeReport):
         before = node.member.draining
         node.drain(draining)
         if before != draining:  # else a flood of requests would cost a document each
-            self.look()
+            self.publish_if_new()
         return self._noted_state(), self._without_node()
 
     def _noted_state(self) -> State:

@@ -234,7 +234,7 @@ class StandbyNode:
             self._changed.set()
             self._since = self._clock.uptime()
         if type(before) is not type(self.state) or draining != self._node.draining:
-            self.report.look()
+            self.report.publish_if_new()
         self._arm()
 
     async def turn_or(self, stopping: asyncio.Event, timeout: float) -> bool:

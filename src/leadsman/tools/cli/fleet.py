@@ -177,7 +177,7 @@ class _App:
             missing += [] if self.key(name) in self.availability else [f"{place}/availability"]
         return missing
 
-    def take_registry(self, page: dict[str, Json], *, first: bool) -> None:
+    def read_registry(self, page: dict[str, Json], *, first: bool) -> None:
         """Take a page of the registry. Pages behind the last one are left from an earlier run."""
         devices, number = page.get("devices"), page.get("page", 1)
         if not isinstance(devices, dict):
@@ -194,7 +194,7 @@ class _App:
                 if isinstance(kinds := entry.get("kinds"), list) and "event" in kinds and name in self.names:
                     self.sends_events.add(name)
 
-    def take_status(self, status: dict[str, Json] | None, now: float, *, retained: bool) -> None:
+    def read_status(self, status: dict[str, Json] | None, now: float, *, retained: bool) -> None:
         """Take a heartbeat, a goodbye or a will."""
         if status is None:
             return
@@ -206,7 +206,7 @@ class _App:
         elif at is not None:
             self.ahead = at.timestamp() - now
 
-    def take_answer(self, answer: dict[str, Json], now: float) -> bool:
+    def read_answer(self, answer: dict[str, Json], now: float) -> bool:
         """Take an answer of introspection, or a page of it. Returns whether it is the last page."""
         data = answer.get("data")
         if isinstance(data, dict):
@@ -267,7 +267,7 @@ class Fleet:
             prefix = "/".join(levels[:size])
             app = self._apps.get(prefix)
             if app is not None:
-                self._take(prefix, app, levels[size:], message, now)
+                self._read(prefix, app, levels[size:], message, now)
                 break
         return new
 
@@ -323,14 +323,14 @@ class Fleet:
         found = object_in(payload)
         return "/".join(prefix) if found is not None and all(key in found for key in keys) else None
 
-    def _take(self, prefix: str, app: _App, topic: list[str], message: Received, now: float) -> None:
+    def _read(self, prefix: str, app: _App, topic: list[str], message: Received, now: float) -> None:
         match topic:
             case ["status"]:
-                app.take_status(object_in(message.payload), now, retained=message.retain)
+                app.read_status(object_in(message.payload), now, retained=message.retain)
             case ["registry"] | ["registry", _]:
-                app.take_registry(object_in(message.payload) or {}, first=len(topic) == 1)
+                app.read_registry(object_in(message.payload) or {}, first=len(topic) == 1)
             case ["introspect", "response"]:
-                if app.take_answer(object_in(message.payload) or {}, now):
+                if app.read_answer(object_in(message.payload) or {}, now):
                     self.answers[prefix] = self.answers.get(prefix, 0) + 1
             case ["state"] | [_, "state"]:
                 device = ROOT if len(topic) == 1 else topic[0]

@@ -87,8 +87,8 @@ def _at_each(brokers: Brokers, visit: Callable[[Broker], Coroutine[None, None, _
         raise _all(faults)
 
 
-class Looked(NamedTuple):
-    """What `look` found."""
+class Asked(NamedTuple):
+    """What `ask_with_retained` found."""
 
     data: Any
     """The ``data`` of the answer; None if there is none."""
@@ -102,9 +102,9 @@ class Looked(NamedTuple):
     """Whether the app lost its connection as it answered."""
 
 
-def look(
+def ask_with_retained(
     brokers: Brokers, topic: str, request: Mapping[str, object], timeout: float, filters: Sequence[str], status: str
-) -> Looked:
+) -> Asked:
     """Send a request as `ask`, and read what the broker retains as well. An app whose status is ``offline`` is not
     waited for. If it answers at none of several brokers, the first one that can be reached counts.
 
@@ -116,16 +116,16 @@ def look(
         BrokerError: the broker cannot be reached.
     """
 
-    async def visit(broker: Broker) -> Looked:
+    async def visit(broker: Broker) -> Asked:
         exchange = _Exchange(topic, request)
         try:
             data = await exchange.ask(broker, timeout, (status, *filters), status)
         except _NoAnswerError as error:
             refused, broke = isinstance(error, _RequestRefusedError), isinstance(error, _BrokenAnswerError)
-            return Looked(None, str(error), refused, exchange.seen, broke)
-        return Looked(data, None, False, exchange.seen)
+            return Asked(None, str(error), refused, exchange.seen, broke)
+        return Asked(data, None, False, exchange.seen)
 
-    silent: Looked | None = None
+    silent: Asked | None = None
     for found in _at_each(brokers, visit):
         if found.data is not None or found.refused:
             return found
@@ -191,7 +191,7 @@ def known_brokers(options: argparse.Namespace) -> Brokers:
     return brokers_of(load_broker(sources_of(options)))
 
 
-def take_names(options: argparse.Namespace, *, app_first: bool = False) -> None:
+def split_names(options: argparse.Namespace, *, app_first: bool = False) -> None:
     """Tell the words of a command line apart: an app that comes first becomes the target, the others are the devices.
     The app is a word with one colon, or a path, since the name of a device may have a colon, and none has a slash.
     Where the app is given by an option, all words are devices.
@@ -218,8 +218,8 @@ def _is_app(word: str) -> bool:
 
 
 def one_device(options: argparse.Namespace) -> str | None:
-    """The device that is named, if any; see `take_names`. Raises `UsageError` if there are several."""
-    take_names(options, app_first=len(options.named) > 1)
+    """The device that is named, if any; see `split_names`. Raises `UsageError` if there are several."""
+    split_names(options, app_first=len(options.named) > 1)
     if len(options.device) > 1:
         raise UsageError(f"{clean(options.device[1])!r} is one word too many; write one device, or none for all")
     return options.device[0] if options.device else None
@@ -234,7 +234,7 @@ def order(options: argparse.Namespace, action: str, request: Mapping[str, object
         action: the level of the topic below that of the device.
         request: what is to be done, if the action does not name it.
     """
-    take_names(options)
+    split_names(options)
     if not options.device:
         raise UsageError(f"name the device: leadsman {action} boiler")
     brokers, prefix = running_app(options)
@@ -336,8 +336,8 @@ def process(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> Topic
 
 def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Introspection":
     """Send a request to the process of a running app that has the devices of the command line, about these devices,
-    and return its answer. Raises as `take_names`, `process` and `ask`."""
-    take_names(options)
+    and return its answer. Raises as `split_names`, `process` and `ask`."""
+    split_names(options)
     brokers, prefix = running_app(options)
     topics = process(brokers, prefix, options.device)
     if options.device:

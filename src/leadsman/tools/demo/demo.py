@@ -75,10 +75,10 @@ class Account:
         while True:
             document = await asyncio.to_thread(_ask, page)
             if document is not None:
-                self.take(document)
+                self.update(document)
             await asyncio.sleep(ASK_EVERY)
 
-    def take(self, document: dict[str, Json]) -> None:
+    def update(self, document: dict[str, Json]) -> None:
         """Take the app's document of introspection."""
         self._app = document
 
@@ -182,7 +182,7 @@ async def end_after(duration: float, trouble: asyncio.Task[None], account: Accou
     stop()
 
 
-def take_leave(account: Account, lasted: dict[str, float], broker: Broker | None) -> None:
+def print_summary(account: Account, lasted: dict[str, float], broker: Broker | None) -> None:
     """Print what stays, and what came of it all. `broker` is the one that was named, which outlives the demo."""
     if broker is not None:
         clean = f"{program()} clean --prefix {PREFIX} --all --mqtt {broker}"
@@ -264,4 +264,4 @@ def run_demo(url: str | None, duration: float | None, *, discovery: bool = False
 
         settings = Where.nowhere({"http.bind": page, **SETTINGS})  # none of another app
         run_process(PREFIX, lambda: app.load(settings), serve, app.stop)
-    take_leave(account, faults.lasted, None if url is None else broker)
+    print_summary(account, faults.lasted, None if url is None else broker)

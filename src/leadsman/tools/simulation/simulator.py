@@ -135,9 +135,9 @@ class DayRecorder:
         elif isinstance(event, MessageDropped):
             self.dropped += event.messages if event.topic in self._topics else 0
         elif (failing := self.devices.get(getattr(event, "entity", ""))) is not None:
-            self._take(failing, event)
+            self._record(failing, event)
 
-    def _take(self, device: DeviceDay, event: Event) -> None:
+    def _record(self, device: DeviceDay, event: Event) -> None:
         at = round(event.at, 3)
         match event:
             case AttemptFailed(requested=False):
@@ -256,7 +256,7 @@ class PlainHandler:
 
     async def __call__(self, **given: object) -> object:
         """Make the call."""
-        thread = await self._run.threads.take(self, WAIT_FOR_THREAD)
+        thread = await self._run.threads.acquire(self, WAIT_FOR_THREAD)
         return await thread.run(functools.partial(self._handler, **given))
 
 

@@ -23,7 +23,7 @@ from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import print_rows
 from leadsman.tools.cli.documents import Cells, cells_of, print_document, print_table, text_of
-from leadsman.tools.cli.remote import any_version, ask_about_devices, take_names
+from leadsman.tools.cli.remote import any_version, ask_about_devices, split_names
 from leadsman.tools.cli.tables import json_text, print_text
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.times import local, zone
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> None:
     """Show the registrations of an app, or the state of a running one."""
     if (options.named or options.target is not None) and not (options.live or options.prefix):
-        take_names(options, app_first=True)
+        split_names(options, app_first=True)
         app = load_app(options)
         show(select(registrations(app), options.section, options.device), as_json=options.json)
         if not (options.json or options.section or options.device):

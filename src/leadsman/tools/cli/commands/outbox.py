@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from leadsman.loop.clock import rfc3339
-from leadsman.spool.file import NAME, Contents, look
+from leadsman.spool.file import NAME, Contents, contents
 from leadsman.spool.row import DeadLetter
 from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import APP, OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument, switch
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> None:
     """Show what waits in the file of an app."""
     if (options.target is None) == (options.state_directory is None):
         raise UsageError("name the app with --app MODULE:APP, or its directory with --state-directory DIR")
-    found = look((options.state_directory or load_app(options).plan(os.environ).state_directory) / NAME)
+    found = contents((options.state_directory or load_app(options).plan(os.environ).state_directory) / NAME)
     if options.json:
         print(json_text(_document(found), indent=2))
         return

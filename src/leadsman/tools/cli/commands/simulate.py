@@ -22,7 +22,7 @@ from leadsman.tools.cli.arguments import (
     moment,
     named,
 )
-from leadsman.tools.cli.remote import take_names
+from leadsman.tools.cli.remote import split_names
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_target, sources_of
 from leadsman.tools.cli.terminal import Progress
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
         stage_of,
     )
 
-    take_names(options, app_first=True)
+    split_names(options, app_first=True)
     if options.target is None:
         raise UsageError("name the app: leadsman simulate house:app")
     app, where = load_target(options.target), sources_of(options)

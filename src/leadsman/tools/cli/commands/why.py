@@ -29,9 +29,9 @@ from leadsman.tools.cli.arguments import (
 )
 from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
 from leadsman.tools.cli.remote import (
-    Looked,
+    Asked,
     any_version,
-    look,
+    ask_with_retained,
     named_app,
     one_device,
     prefix_of,
@@ -135,7 +135,7 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
     root = Topics(topics.prefix, of, topics.node)  # which of both it has is known with the answer
     places = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
     try:
-        found = look(brokers, topics.introspect, request, timeout, [*places, topics.lease], topics.status)
+        found = ask_with_retained(brokers, topics.introspect, request, timeout, [*places, topics.lease], topics.status)
     except SubscriptionRefused:
         raise
     except BrokerError as error:
@@ -152,7 +152,7 @@ def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: 
     return Silences([refused(name, topics.prefix, reason, options)])
 
 
-def _judged(brokers: Brokers, topics: Topics, device: str | None, found: Looked, options: str) -> "Silences":
+def _judged(brokers: Brokers, topics: Topics, device: str | None, found: Asked, options: str) -> "Silences":
     """The verdicts of an answer."""
     document = cast("Introspection", found.data)
     topics = Topics(topics.prefix, document.get("app", {}).get("root"), topics.node)

@@ -5,14 +5,14 @@ import os
 import pytest
 
 from leadsman.errors import SpoolUnavailable
-from leadsman.spool.file import look
+from leadsman.spool.file import contents
 from leadsman.spool.row import size
 
 
 def test_one_may_look_while_the_app_writes(spool, path, row):
     spool.write([row(1, taken_at=5.0), row(2, topic="b")], (), [(row(3), "no")])
 
-    found = look(path)
+    found = contents(path)
 
     assert found[:4] == (
         2,
@@ -22,7 +22,7 @@ def test_one_may_look_while_the_app_writes(spool, path, row):
     )
     assert [each.why for each in found.dead] == ["no"]
     spool.write([row(4)], ())
-    assert look(path).rows == 3
+    assert contents(path).rows == 3
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
@@ -31,10 +31,10 @@ def test_a_pipe_beside_the_file_is_named_and_not_waited_for(open_spool, path, su
     os.mkfifo(f"{path}{suffix}")
 
     with pytest.raises(SpoolUnavailable, match=f"{path.name}{suffix} is not a regular file; remove it"):
-        look(path)
+        contents(path)
 
 
 def test_there_is_nothing_to_look_at_before_an_app_made_it(path):
     with pytest.raises(SpoolUnavailable, match="there is no .*outbox.db"):
-        look(path)
+        contents(path)
     assert not path.parent.exists()
