@@ -98,8 +98,8 @@ class Policy(Value):
     __slots__ = ()
 
     def start(self) -> State:
-        """The state before the first failure of an outage."""
-        raise NotImplementedError
+        """The state before the first failure of an outage; None if it has none."""
+        return None
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         """Decide about one failed call. Returns the state after it, and the verdict."""
@@ -113,16 +113,16 @@ class Policy(Value):
     @property
     def cap(self) -> float:
         """The longest wait, in seconds; a wait that was requested may be longer."""
-        return max(each.cap for each in self.inside)
+        return max((each.cap for each in self.inside), default=0.0)
 
     def jittered_cap(self, fraction: float) -> float:
         """The longest wait once waits are spread by `fraction`: the cap that was given, or so much more than `cap`."""
-        return max(each.jittered_cap(fraction) for each in self.inside)
+        return max((each.jittered_cap(fraction) for each in self.inside), default=0.0)
 
     @property
     def strategy(self) -> BackoffStrategy:
         """The strategy of the first leaf, for a wait that nothing decides about, such as that of a source."""
-        return self.inside[0].strategy
+        return self.inside[0].strategy if self.inside else DEFAULT_BACKOFF
 
     def pause(self, failure: Failure) -> float | None:
         """For how many seconds the device asked not to be called, as far as this policy listens; else None."""
@@ -174,27 +174,7 @@ class Policy(Value):
         return Intersect(self, as_policy(other))
 
 
-class _Leaf(Policy):
-    """A policy without one inside, and without state."""
-
-    __slots__ = ()
-
-    def start(self) -> State:
-        return None
-
-    @property
-    def cap(self) -> float:
-        return 0.0
-
-    def jittered_cap(self, fraction: float) -> float:
-        return 0.0
-
-    @property
-    def strategy(self) -> BackoffStrategy:
-        return DEFAULT_BACKOFF
-
-
-class Immediate(_Leaf):
+class Immediate(Policy):
     """Retries at once."""
 
     __slots__ = ()
@@ -203,7 +183,7 @@ class Immediate(_Leaf):
         return state, _as_requested(failure, 0.0) if isinstance(failure.error, RetryRequested) else _AT_ONCE
 
 
-class Never(_Leaf):
+class Never(Policy):
     """Gives up."""
 
     __slots__ = ()
@@ -622,21 +602,14 @@ class Choice(Policy):
         return state, Never().step(None, failure, draw)[1]
 
     @property
-    def cap(self) -> float:
-        return max((each.policy.cap for each in self.among), default=0.0)
-
-    def jittered_cap(self, fraction: float) -> float:
-        return max((each.policy.jittered_cap(fraction) for each in self.among), default=0.0)
+    def inside(self) -> tuple[Policy, ...]:
+        return tuple(each.policy for each in self.among)
 
     def pause(self, failure: Failure) -> float | None:
         for each in self.among:
             if each.condition.answer(failure) is True:
                 return each.policy.pause(failure)
         return None
-
-    @property
-    def strategy(self) -> BackoffStrategy:
-        return self.among[0].policy.strategy if self.among else DEFAULT_BACKOFF
 
 
 def immediate() -> Policy:
