@@ -207,6 +207,35 @@ def test_the_health_of_an_adapter_is_shown_in_words_with_units(health, shown, sh
     ]
 
 
+def test_a_device_that_is_named_is_shown_with_each_of_its_fields(stage):
+    registered = {"kind": "telemetry", "handler": "read", "enabled": True, "interval": 90.0, "group": None}
+    found = document(deferred_until="2026-04-08T10:05:00.000Z", counters={"polls": 7, "calls": 9, "retries": 2})
+    found["devices"]["meter"]["registrations"] = [registered, {"kind": "command", "handler": "write", "queue": 16}]
+    stage.answers("house/introspect", found)
+
+    printed = stage.run("inspect", "--prefix", "house", "--mqtt", "mqtt://broker.lan", "meter").out
+
+    assert printed.partition("\nmeter\n")[2].splitlines() == [
+        "  kind      telemetry",
+        "  handler   read",
+        "  enabled   yes",
+        "  interval  1m30s",
+        "",
+        "  kind     command",
+        "  handler  write",
+        "  queue    16",
+        "",
+        "  status                circuit_open",
+        "  circuit               open",
+        "  consecutive failures  5",
+        "  opens                 3",
+        "  last error            OSError: away",
+        "  next poll at (UTC)    2026-04-08 10:02:00",
+        "  deferred until (UTC)  2026-04-08 10:05:00",
+        "  counters              polls: 7, calls: 9, retries: 2",
+    ]
+
+
 MQTT = {
     "broker": "mqtt://broker.lan:1883",
     "protocol": "5.0",

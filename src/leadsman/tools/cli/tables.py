@@ -97,7 +97,7 @@ def print_record(cells: Sequence[tuple[str, str]]) -> None:
     Args:
         cells: the names and the texts. Those behind the first are indented, and empty ones are left out.
     """
-    heads, row = zip(*cells, strict=True)
+    heads, row = zip(*(cells[0], *(each for each in cells[1:] if each[1])), strict=True)
     print("\n".join(_record(heads, [escape(cell) for cell in row], columns() or sys.maxsize, {})))
 
 

@@ -37,14 +37,18 @@ def run(options: argparse.Namespace) -> None:
     if (options.named or options.target is not None) and not (options.live or options.prefix):
         split_names(options, app_first=True)
         app = load_app(options)
-        show(select(registrations(app), options.section, options.device), as_json=options.json)
+        show(
+            select(registrations(app), options.section, options.device),
+            as_json=options.json,
+            whole=bool(options.device),
+        )
         if not (options.json or options.section or options.device):
             show_plans(app)
         return
 
     answer = ask_about_devices(options, {"sections": options.section} if options.section else {})
     with any_version():
-        show(answer, as_json=options.json)
+        show(answer, as_json=options.json, whole=bool(options.device))
 
 
 def registrations(app: App) -> "Introspection":
@@ -81,12 +85,12 @@ def select(document: "Introspection", sections: list[str] | None, devices: list[
     return cast("Introspection", {name: each for name, each in found.items() if not sections or name in sections})
 
 
-def show(document: "Introspection", *, as_json: bool) -> None:
-    """Print a document, for a program or for a person."""
+def show(document: "Introspection", *, as_json: bool, whole: bool = False) -> None:
+    """Print a document, for a program or for a person. `whole`: with each field of its devices."""
     if as_json:
         print(json_text(document, indent=2))
         return
-    from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, MqttSection
+    from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, MqttSection, Registered, Runtime
 
     if "app" in document:
         print_document("app", document["app"], AppSection)
@@ -103,6 +107,12 @@ def show(document: "Introspection", *, as_json: bool) -> None:
         else:
             registered = [(name, each) for name, device in found.items() for each in device["registrations"]]
             print_table((head,), registered, REGISTRATION)
+        for name, device in found.items() if whole else ():
+            print()
+            for number, each in enumerate(device["registrations"]):
+                print_document("" if number else clean(name), each, Registered)
+            if "runtime" in device:
+                print_document("", device["runtime"], Runtime)
     terms = [
         (device, name, each) for device, fields in document.get("fields", {}).items() for name, each in fields.items()
     ]
@@ -275,7 +285,7 @@ OFF = {"status": "off"}
 COMMAND = Subcommand(
     run,
     "Shows the registrations of an app from its module. With --live, asks the running app over MQTT, "
-    "at {prefix}/introspect.",
+    "at {prefix}/introspect. Of a device that is named it shows each field.",
     (
         "leadsman inspect house:app",
         "leadsman inspect house:app boiler --live",
