@@ -7,10 +7,9 @@ import pytest
 from leadsman import App
 from leadsman.errors import ConfigurationError
 from leadsman.registration.command import CommandOptions
-from leadsman.registration.declaration import declared
+from leadsman.registration.declaration import declared, settable
 from leadsman.registration.device_settings import OPTIONS, TAKEN
 from leadsman.registration.event import EventOptions
-from leadsman.registration.router import settable
 from leadsman.registration.source import SourceOptions
 from leadsman.registration.subscription import SubscriptionOptions
 from leadsman.registration.telemetry import TelemetryOptions
@@ -24,7 +23,16 @@ def test_each_option_of_a_decorator_is_declared_beside_its_type(decorator):
 
 
 def test_what_the_settings_may_set_is_what_is_declared():
-    assert set(OPTIONS) == settable() == set.union(*map(set, TAKEN.values()))
+    of_decorators = set[str]().union(*map(settable, DECORATORS))
+
+    assert set(OPTIONS) == of_decorators == set[str]().union(*TAKEN.values())
+
+
+def test_an_app_may_fix_what_the_settings_of_that_device_could_set_and_nothing_else():
+    app = App("app")
+
+    with pytest.raises(ConfigurationError, match="fixed has 'interval', which the settings cannot change"):
+        app.add_command("lamp", reads, fixed={"interval"})
 
 
 def test_an_option_of_several_decorators_is_written_in_one_way_in_the_settings():

@@ -2,9 +2,9 @@
 what it may be, what it is where it is left out, and how the settings of a device write it."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import positive_seconds, seconds
@@ -51,6 +51,8 @@ class Option(NamedTuple):
     """Whether it is about topics or the device, which side jobs do not have."""
     of_found: bool = False
     """Whether the settings of a device that a handler finds may have it."""
+    of_settings: bool = False
+    """Whether it lists options of its decorator, by their names in the settings."""
 
     def by_default(self, default: object) -> "Option":
         """The same option with another default."""
@@ -103,7 +105,22 @@ def checked(options: Options, decorator: type, *, job: bool = False) -> dict[str
     values = dict(_defaults(decorator))
     for name, value in options.items():
         values[name] = known[name].check(value, name)
+        if known[name].of_settings:
+            _check_settable(cast("frozenset[str]", values[name]), name, settable(decorator))
     return values
+
+
+@functools.cache
+def settable(decorator: type) -> Mapping[str, str]:
+    """The options of a decorator that the settings of a device may set: their names there, and those in the code."""
+    known = declared(decorator).items()
+    return MappingProxyType({each.setting or name: name for name, each in known if each.notation is not None})
+
+
+def _check_settable(listed: Iterable[str], name: str, known: Collection[str]) -> None:
+    for option in listed:
+        if option not in known:
+            raise InvalidValue(f"{name} has {option!r}, which the settings cannot change; {suggestion(option, known)}")
 
 
 def carried(values: Mapping[str, object], registration: type) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from leadsman.loop.schedule import Cron
 from leadsman.readings.publish import Every, JoinableRule, OnChange
 from leadsman.readings.sensor import ENTITY_OPTIONS, merge_fields
 from leadsman.registration.command import CommandOptions
-from leadsman.registration.declaration import Notation, Option, Options, declared
+from leadsman.registration.declaration import Notation, Option, Options, declared, settable
 from leadsman.registration.event import EventOptions
 from leadsman.registration.injection import Dependency, Handler, place_of
 from leadsman.registration.options import check_fixed, layout_for, publish_for, returns_bytes
@@ -212,15 +212,6 @@ class DeviceOption(NamedTuple):
         return given
 
 
-def _settable(decorator: type) -> dict[str, DeviceOption]:
-    """The options of a decorator that the settings may set, by their names there."""
-    return {
-        option.setting or name: DeviceOption(name, option)
-        for name, option in declared(decorator).items()
-        if option.notation is not None
-    }
-
-
 _DECORATORS = {
     "telemetry": TelemetryOptions,
     "periodic": TelemetryOptions,
@@ -229,10 +220,12 @@ _DECORATORS = {
     "command": CommandOptions,
 }
 OPTIONS: Mapping[str, DeviceOption] = {
-    name: option for decorator in _DECORATORS.values() for name, option in _settable(decorator).items()
+    name: DeviceOption(argument, declared(decorator)[argument])
+    for decorator in _DECORATORS.values()
+    for name, argument in settable(decorator).items()
 }
 """The options that the settings may set for a device, by their names there."""
-TAKEN = {kind: frozenset(_settable(decorator)) for kind, decorator in _DECORATORS.items()}
+TAKEN = {kind: frozenset(settable(decorator)) for kind, decorator in _DECORATORS.items()}
 """Those that each decorator takes. A setting for many devices thins no events out."""
 TAKEN["periodic"] -= {name for name, option in OPTIONS.items() if option.declared.of_topics}
 TAKEN["event"] -= {"publish"}

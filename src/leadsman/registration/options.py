@@ -71,16 +71,9 @@ def _for_people(example: str) -> Check:
 
 
 def check_fixed(given: object, name: str) -> frozenset[str]:
-    """The options that the settings must not change. Raises `InvalidType`, `InvalidValue`."""
-    from leadsman.registration.router import settable  # only handlers that fix options need it
-
+    """The names of options that the settings must not change. Raises `InvalidType`."""
     if not isinstance(given, set | frozenset | list | tuple) or not all(isinstance(each, str) for each in given):
         raise InvalidType(f"{name} is {given!r}; write a set of options, such as {{'interval'}}")
-    for option in given:
-        if option not in settable():
-            raise InvalidValue(
-                f"{name} has {option!r}, which the settings cannot change; {suggestion(option, settable())}"
-            )
     return frozenset(given)
 
 
@@ -183,7 +176,7 @@ class DeviceOptions(TypedDict, total=False):
     types define."""
     enabled: Annotated[bool, Option(SWITCH, True, "switch", of_found=True)]
     """False registers the handler without running it. Default True."""
-    fixed: Annotated[Collection[str], Option(check_fixed, frozenset())]
+    fixed: Annotated[Collection[str], Option(check_fixed, frozenset(), of_settings=True)]
     """The options that the settings must not change for this device and those that its handler finds, by their names in
     the section ``devices``, such as ``{"interval"}``. Default: none."""
 

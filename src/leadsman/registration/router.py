@@ -4,14 +4,13 @@ One registration may define many devices: its name is then a mapping of names, o
 app's settings. Each of these devices has its own publish rule, breaker, counters and health record.
 """
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from leadsman.errors import InvalidType
 from leadsman.registration.command import CommandOptions
-from leadsman.registration.declaration import Options, declared
+from leadsman.registration.declaration import Options
 from leadsman.registration.injection import Handler
 from leadsman.registration.source import SourceOptions
 from leadsman.registration.telemetry import TelemetryOptions
@@ -238,16 +237,6 @@ def devices_of(names: object) -> list[tuple[object, Device]]:
     raise InvalidType(
         f"the device name is {names!r}; write text, a list of names, or a dict of names with their settings"
     )
-
-
-@functools.cache
-def settable() -> frozenset[str]:
-    """The options that the settings may set for a device, by their names there."""
-    from leadsman.registration.event import EventOptions
-
-    decorators = TelemetryOptions, SourceOptions, EventOptions, CommandOptions
-    options = (item for each in decorators for item in declared(each).items())
-    return frozenset(option.setting or name for name, option in options if option.notation is not None)
 
 
 def _under(prefix: str, registration: Registration) -> Registration:
