@@ -1,6 +1,7 @@
 """Describes the registrations of an app: the names and options of its handlers."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
@@ -8,13 +9,13 @@ from leadsman.introspection.registry import kind_of
 from leadsman.loop.durations import human
 from leadsman.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.readings.sensor import FieldPresentation
-from leadsman.registration.command import Command
+from leadsman.registration.command import Command, CommandOptions
+from leadsman.registration.declaration import described_as_they_are
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.options import write_offline_on
-from leadsman.registration.source import Source
-from leadsman.registration.telemetry import Telemetry
+from leadsman.registration.source import Source, SourceOptions
+from leadsman.registration.telemetry import Telemetry, TelemetryOptions
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.notation import render, render_condition
 from leadsman.resilience.policy import Choice, Policy, Until, options_of
 from leadsman.resilience.predicate import Constant
@@ -25,56 +26,57 @@ if TYPE_CHECKING:
     from leadsman.readings.filtering import Filters
 
 
+OPTIONS: Mapping[type, type] = {Telemetry: TelemetryOptions, Source: SourceOptions, Command: CommandOptions}
+"""The options of each kind of registration; those of events are options of sources, too."""
+
+
 def describe_registration(each: Telemetry | Source | Command) -> "Registered":
     """Describe one registration."""
-    common: dict[str, object] = {
+    kind: type = type(each)
+    found: dict[str, object] = {
         "kind": kind_of(each),
         "handler": clean(name_of(each.handler)),
         "needs": labels_of(each.needs),
-        "enabled": each.enabled,
     }
+    job = isinstance(each, Telemetry) and each.job
+    for name in described_as_they_are(OPTIONS[kind], kind, job=job):
+        value = getattr(each, name)
+        found[name] = None if value == math.inf else value
     if each.title is not None:
-        common["title"] = clean(each.title)
+        found["title"] = clean(each.title)
     if each.area is not None:
-        common["area"] = clean(each.area)
+        found["area"] = clean(each.area)
     if each.fields:
-        common["fields"] = {clean(field): _presentation(how) for field, how in each.fields.items()}
+        found["fields"] = {clean(field): _presentation(how) for field, how in each.fields.items()}
     match each:
         case Telemetry():
-            own: dict[str, object] = {
-                "interval": each.interval,
+            found |= {
                 "schedule": None if each.cron is None else each.cron.expression,
                 **_retries(each.guards.policy),
                 **_name_policies(each),
-                **_circuit(each.guards),
                 "timeout": each.guards.timeout,
                 "overrun": "finish" if each.overrun else "next-poll",
                 "on_failure": each.on_failure if isinstance(each.on_failure, str) else clean(name_of(each.on_failure)),
-                "group": each.group,
-                "spread": each.spread,
-                "stale_after": each.stale_after,
             }
-            if not each.job:
-                own |= _publishing(each) | {"throttle": each.throttle, "offline_on": write_offline_on(each.offline_on)}
-                own |= {} if each.request is None else {"request": clean(each.request.payload)}
+            if each.request is not None:
+                found["request"] = clean(each.request.payload)
         case Source():
-            own = {"backoff": _write_value(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
-            stale_after = each.stale_after if math.isfinite(each.stale_after) else None
-            offline_on = write_offline_on(each.offline_on)
-            own |= {"stale_after": stale_after, "silence": each.silence, "offline_on": offline_on}
+            found["backoff"] = _write_value(each.guards.policy.strategy)
             if each.events is not None:
-                own |= {
-                    "event_types": [clean(one) for one in each.events.types],
-                    "device_class": each.events.device_class,
-                }
+                found["event_types"] = [clean(one) for one in each.events.types]
+                found["device_class"] = each.events.device_class
             if each.found_by is not None:
-                own["found_by"] = each.found_by
+                found["found_by"] = each.found_by
         case Command():
-            own = {"timeout": each.timeout, "group": each.group, "queue": each.queue}
-            own |= {"when_full": "drop-oldest" if each.drop_oldest else "reject"}
-    if isinstance(each, Telemetry | Source) and each.finds is not None:
-        own["finds"] = {"most": each.finds.most, "forget_after": each.finds.forget_after}
-    return cast("Registered", common | own)  # tests compare it with the schema
+            found["when_full"] = "drop-oldest" if each.drop_oldest else "reject"
+    if not isinstance(each, Command):
+        breaker = each.guards.breaker
+        found["circuit_breaker"] = None if breaker is None else _breaker(breaker)
+        if not job:
+            found |= _publishing(each) | {"offline_on": write_offline_on(each.offline_on)}
+        if each.finds is not None:
+            found["finds"] = {"most": each.finds.most, "forget_after": each.finds.forget_after}
+    return cast("Registered", found)  # tests compare it with the schema
 
 
 def _name_policies(each: Telemetry) -> dict[str, object]:
@@ -88,10 +90,6 @@ def _name_policies(each: Telemetry) -> dict[str, object]:
         one.name: None if isinstance(one.condition, Constant) else render_condition(one.condition) for one in among
     }
     return {"policy_name": each.policy_name, "policy_where": where}
-
-
-def _circuit(guards: GuardSpec) -> dict[str, object]:
-    return {"circuit_breaker": None if guards.breaker is None else _breaker(guards.breaker)}
 
 
 def _presentation(how: FieldPresentation) -> dict[str, object]:

@@ -53,6 +53,9 @@ class Option(NamedTuple):
     """Whether the settings of a device that a handler finds may have it."""
     of_settings: bool = False
     """Whether it lists options of its decorator, by their names in the settings."""
+    as_it_is: bool = False
+    """Whether introspection has its value as the registration has it, in a field of the same name; any other is written
+    by `leadsman.introspection.registrations`."""
 
     def by_default(self, default: object) -> "Option":
         """The same option with another default."""
@@ -131,6 +134,14 @@ def carried(values: Mapping[str, object], registration: type) -> dict[str, Any]:
 @functools.cache
 def _carried(names: tuple[str, ...], registration: type) -> tuple[str, ...]:
     return tuple(name for name in names if name in registration._fields)  # type: ignore[attr-defined]  # a NamedTuple
+
+
+@functools.cache
+def described_as_they_are(decorator: type, registration: type, *, job: bool) -> tuple[str, ...]:
+    """The options whose values introspection has as a registration has them; of a side job without those about
+    topics."""
+    options = {name: option for name, option in declared(decorator).items() if option.as_it_is}
+    return tuple(name for name in _carried(tuple(options), registration) if not (job and options[name].of_topics))
 
 
 def as_given(value: T, name: str) -> T:

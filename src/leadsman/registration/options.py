@@ -134,13 +134,14 @@ def _group(group: object, name: str) -> str:
 
 def queue(default: int) -> Option:
     """How many messages may wait behind the one that is handled."""
-    return Option(lambda given, name: whole(given, name, 1, kind=f"write a whole number such as {default}"), default)
+    kind = f"write a whole number such as {default}"
+    return Option(lambda given, name: whole(given, name, 1, kind=kind), default, as_it_is=True)
 
 
 BACKOFF = Option(as_backoff, DEFAULT_BACKOFF, "backoff", replaces=("policy",))
-GROUP = Option(or_none(_group))
-TIMEOUT = Option(or_none(POSITIVE_SECONDS), notation="number or off")
-STALE_AFTER = Option(or_none(POSITIVE_SECONDS), notation="number or off", of_found=True)
+GROUP = Option(or_none(_group), as_it_is=True)
+TIMEOUT = Option(or_none(POSITIVE_SECONDS), notation="number or off", as_it_is=True)
+STALE_AFTER = Option(or_none(POSITIVE_SECONDS), notation="number or off", of_found=True, as_it_is=True)
 _ABOUT_DEVICE = Option(as_given, of_topics=True, of_found=True)
 
 
@@ -174,7 +175,7 @@ class DeviceOptions(TypedDict, total=False):
     ``name``, ``icon``, ``category``, ``discoverable`` and ``homeassistant`` of `leadsman.Sensor`, and each of them
     beats the one there. Of several devices, each may have its own: ``Device(fields=…)``. Default: as the
     types define."""
-    enabled: Annotated[bool, Option(SWITCH, True, "switch", of_found=True)]
+    enabled: Annotated[bool, Option(SWITCH, True, "switch", of_found=True, as_it_is=True)]
     """False registers the handler without running it. Default True."""
     fixed: Annotated[Collection[str], Option(check_fixed, frozenset(), of_settings=True)]
     """The options that the settings must not change for this device and those that its handler finds, by their names in

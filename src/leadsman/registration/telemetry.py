@@ -96,7 +96,7 @@ class TelemetryOptions(ReadingOptions, total=False):
     """The options of `@app.telemetry`, with those of `ReadingOptions` and `DeviceOptions`. Durations are
     seconds, text such as ``"5m"``, or `timedelta`."""
 
-    interval: Annotated[Duration, Option(_interval, None, "number", replaces=("schedule",))]
+    interval: Annotated[Duration, Option(_interval, None, "number", replaces=("schedule",), as_it_is=True)]
     """Poll at this fixed interval, 10 ms or more. Give either this or `schedule`."""
     schedule: Annotated[str | Cron, Option(_schedule, None, "cron", replaces=("interval",))]
     """Poll at the times of a cron expression with five fields. ``Cron(…, zone="Europe/Berlin")`` uses another time
@@ -130,13 +130,13 @@ class TelemetryOptions(ReadingOptions, total=False):
     """The longest time for one call. Default: the interval, at most 60 s; for cron 60 s. None: no limit."""
     group: Annotated[str | None, GROUP]
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
-    spread: Annotated[Duration, Option(SECONDS)]
+    spread: Annotated[Duration, Option(SECONDS, as_it_is=True)]
     """Delay the first poll by a fixed part of this time, the same one at every start. Default: the first poll comes at
     once, and later ones of more than 20 devices with one interval are spread over at most a second. 0: no spread."""
     stale_after: Annotated[Duration | None, STALE_AFTER]
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
-    throttle: Annotated[Duration, Option(SECONDS, THROTTLE, "number", of_topics=True)]
+    throttle: Annotated[Duration, Option(SECONDS, THROTTLE, "number", of_topics=True, as_it_is=True)]
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. A request that comes sooner
     is refused, with the time after which to ask again. Default 1 s."""
     request: Annotated[str, Option(as_given, of_topics=True)]
