@@ -11,14 +11,13 @@ from leadsman.document import EpochTime, Seconds
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import describe_registration
 from leadsman.introspection.registry import app_section, declared
-from leadsman.introspection.requests import ON_REQUEST, SECTIONS
+from leadsman.introspection.requests import ON_REQUEST, SECTIONS, understood
 from leadsman.introspection.situation import value
 from leadsman.loop.durations import human
 from leadsman.loop.schedule import zone_of
 from leadsman.registration.injection import name_of
 from leadsman.registration.telemetry import THROTTLE
 from leadsman.text import clean, count_noun
-from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import print_rows
@@ -75,13 +74,10 @@ def select(document: "Introspection", sections: list[str] | None, devices: list[
         if section not in document:
             raise LeadsmanError(f"only a running app has the section {section!r}; write --live as well")
     known = [*document["devices"], *document["jobs"]]
-    for device in devices or ():
-        if device not in known:
-            raise LeadsmanError(f"there is no device {clean(device)!r}; {suggestion(device, known)}")
+    wanted = understood({"devices": devices} if devices else "", known).names
     found = document.copy()
-    if devices:
-        found["devices"] = {name: each for name, each in document["devices"].items() if name in devices}
-        found["jobs"] = {name: each for name, each in document["jobs"].items() if name in devices}
+    found["devices"] = {name: each for name, each in document["devices"].items() if name in wanted}
+    found["jobs"] = {name: each for name, each in document["jobs"].items() if name in wanted}
     return cast("Introspection", {name: each for name, each in found.items() if not sections or name in sections})
 
 
