@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from leadsman.introspection import document
 from leadsman.introspection.document import Answer, CircuitRequest, Introspection, Plain, RegistryDocument, Request
 from leadsman.introspection.schema import parts_of, schema_of
 from leadsman.ledger.document import DeviceLedger
@@ -13,7 +14,20 @@ from leadsman.nodes.report import Drained, DrainRequest
 from leadsman.sessions.document import SessionHead, SessionLine
 
 DOCUMENTS = (Status, Introspection, Answer, Request, Plain, CircuitRequest, OutageMessage, FaultMessage, DeviceHealth)
-DOCUMENTS += (DeviceLedger, RegistryDocument, NodeDocument, DrainRequest, Drained, HealthFile, SessionHead, SessionLine)
+DOCUMENTS += (document.HealthDocument, document.Beat, document.Reset, document.Problem, document.ProbeAnswer)
+DOCUMENTS += (document.Verdict, document.CommandResult, document.HeldAnswer, document.CircuitAnswer)
+DOCUMENTS += (
+    document.PollAnswer,
+    document.By,
+    DeviceLedger,
+    RegistryDocument,
+    NodeDocument,
+    DrainRequest,
+    Drained,
+    HealthFile,
+    SessionHead,
+    SessionLine,
+)
 WHEN = re.compile(
     r"\b(left out|present only|only (in|of|with|rows|the)|of a device that fails|if the request names|has none"
     r"|while the poll retries)",
@@ -26,12 +40,12 @@ SECONDS = re.compile(r"_s$|^(uptime|oldest|interval|timeout|delay|age|silence|sp
 def fields():
     """Each field of each document and of its parts, with its schema."""
     seen = set()
-    for document in DOCUMENTS:
-        whole = schema_of(document)
-        for part in parts_of(document):
+    for kind in DOCUMENTS:
+        whole = schema_of(kind)
+        for part in parts_of(kind):
             if part not in seen:
                 seen.add(part)
-                schema = whole if part is document else whole["$defs"][part.__name__]
+                schema = whole if part is kind else whole["$defs"][part.__name__]
                 explained = WHEN.search(schema["description"]) is not None
                 for name, each in schema["properties"].items():
                     known = explained or name in schema.get("required", ())
@@ -60,15 +74,15 @@ def test_times_and_durations_have_their_unit(name, schema, known):
 
 
 @pytest.mark.parametrize(
-    ("document", "path", "values"),
+    ("kind", "path", "values"),
     [
         (Status, ("state",), {"online", "offline"}),
         (Status, ("health",), {"ok", "degraded"}),
         (OutageMessage, ("event",), {"onset", "reminder", "recovered"}),
     ],
 )
-def test_a_closed_set_of_words_is_an_enum(document, path, values):
-    assert set(schema_of(document)["properties"][path[0]]["enum"]) == values
+def test_a_closed_set_of_words_is_an_enum(kind, path, values):
+    assert set(schema_of(kind)["properties"][path[0]]["enum"]) == values
 
 
 def test_a_status_is_an_enum_in_the_heartbeat_and_in_introspection():

@@ -750,21 +750,22 @@ class Happening(TypedDict):
         "app_fault",
     ]
     """``reading`` has the `fields` of a reading; ``reading_taken`` means that a poll succeeded."""
-    at: str
+    at: Time
+    """When it happened."""
     device: NotRequired[str]
     error_type: NotRequired[str]
     error_message: NotRequired[str]
-    failing_since: NotRequired[str]
+    failing_since: NotRequired[Time]
     fields: NotRequired[dict[str, Json] | list[str]]
-    duration: NotRequired[float]
+    duration: NotRequired[Seconds]
     attempt: NotRequired[int]
     attempts: NotRequired[int]
-    delay: NotRequired[float | None]
+    delay: NotRequired[Seconds | None]
     reason: NotRequired[str | None]
     cycle: NotRequired[int]
     circuit: NotRequired[str]
     requested: NotRequired[bool]
-    seconds: NotRequired[float]
+    seconds: NotRequired[Seconds]
     by: NotRequired[str]
     polls: NotRequired[int]
     cause: NotRequired[str]
@@ -777,7 +778,7 @@ class Happening(TypedDict):
     client: NotRequired[str]
     broker: NotRequired[str | None]
     """If there are several: the one that is connected, or is tried next."""
-    retry_in: NotRequired[float]
+    retry_in: NotRequired[Seconds]
     will_refused: NotRequired[str | None]
     """That the connection has no will, and why."""
     version: NotRequired[str | None]
@@ -798,9 +799,13 @@ class Beat(TypedDict):
     """Sent in the stream of happenings every few seconds, so that a watcher sees that the connection works."""
 
     type: Literal["beat"]
-    at: str
+    """Always ``beat``."""
+    at: Time
+    """When the app wrote it."""
     app: AppSection
+    """The app."""
     mqtt: MqttSection
+    """The connection to the broker."""
 
 
 class Reset(TypedDict):
@@ -808,17 +813,24 @@ class Reset(TypedDict):
     must read the whole state again."""
 
     type: Literal["reset"]
+    """Always ``reset``."""
 
 
 class HealthCheck(TypedDict):
     """One component in the health document."""
 
     componentType: Literal["component", "datastore", "system"]
+    """What it is: a device or the outbox, a state file, or the connection to the broker."""
     observedValue: str | float | bool | None
+    """The status of a device, the messages that wait, or whether there is a connection or a file can be written."""
     observedUnit: NotRequired[str]
+    """What is counted. Left out where nothing is."""
     status: Literal["pass", "warn", "fail"]
-    time: str
+    """Whether it is well."""
+    time: Time
+    """When this was written."""
     output: NotRequired[str]
+    """Its error. Left out if it has none."""
 
 
 class HealthDocument(TypedDict):
@@ -826,10 +838,15 @@ class HealthDocument(TypedDict):
     ``warn``: a device, the broker or a state file is in trouble."""
 
     status: Literal["pass", "warn", "fail"]
+    """The health of the whole app."""
     version: str
+    """The version of the app."""
     releaseId: str
+    """The version of leadsman."""
     serviceId: str
+    """The client identifier of its connection to the broker."""
     notes: list[str]
+    """How many devices are in trouble, and that no device has fresh data."""
     checks: dict[str, list[HealthCheck]]
     """By component and measurement, such as ``boiler:status``. The devices that are well are left out."""
 
@@ -838,14 +855,18 @@ class ProbeAnswer(TypedDict):
     """The answer to a probe of a supervisor, such as a container runtime."""
 
     status: Literal["pass", "fail"]
+    """Whether the process answers, or polls its devices."""
 
 
 class Problem(TypedDict):
     """Why an HTTP request was refused or failed (RFC 9457)."""
 
     title: str
+    """What kind of problem it is."""
     status: int
+    """The status code of the answer."""
     detail: str
+    """What is wrong, and what to do."""
 
 
 class By(TypedDict, total=False):
