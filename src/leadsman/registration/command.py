@@ -5,7 +5,8 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from contextlib import suppress
+from typing import Annotated, Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.loop.durations import Duration
@@ -166,22 +167,8 @@ def request_payload(handler: Handler, name: object) -> RequestPayload:
     return RequestPayload(parameter.name, parameter.annotation, validate)
 
 
-class TakesPayload(Protocol):
-    """A registration whose handler may take a payload."""
-
-    @property
-    def payload(self) -> str | None:
-        """The parameter that gets it."""
-        ...
-
-    @property
-    def validate(self) -> Validate | None:
-        """Converts it."""
-        ...
-
-
-def convert_payload(command: TakesPayload, value: Json, text: bytes) -> dict[str, object]:
-    """Convert the payload to the handler's argument, by name.
+def convert_payload(parameter: str | None, validate: Validate | None, value: Json, text: bytes) -> dict[str, object]:
+    """Convert the payload to the handler's argument, by name; none without a parameter that takes it.
 
     If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent. If its
     type allows None, and no empty text, an empty message is None.
@@ -189,19 +176,13 @@ def convert_payload(command: TakesPayload, value: Json, text: bytes) -> dict[str
     Raises:
         PayloadError: the payload does not match the handler's annotation.
     """
-    if command.payload is None or command.validate is None:
+    if parameter is None or validate is None:
         return {}
     try:
-        return {command.payload: command.validate(value)}
-    except PayloadError as error:
-        if not text:
-            try:
-                return {command.payload: command.validate(None)}
-            except PayloadError:
-                raise error from None
-        if isinstance(value, str | dict | list):
+        return {parameter: validate(value)}
+    except PayloadError:
+        if text and isinstance(value, str | dict | list):
             raise
-        try:
-            return {command.payload: command.validate(text.decode())}
-        except PayloadError:
-            raise error from None
+        with suppress(PayloadError):
+            return {parameter: validate(text.decode() if text else None)}
+        raise

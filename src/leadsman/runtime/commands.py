@@ -305,7 +305,8 @@ class Dispatcher:
                 raise PayloadError(f"there is no command for the device {clean(device)!r}")
             value, transaction = decode(received.payload)
             command = command._replace(transaction=transaction)
-            command = command._replace(arguments=convert_payload(queue.command, value, received.payload))
+            arguments = convert_payload(queue.command.payload, queue.command.validate, value, received.payload)
+            command = command._replace(arguments=arguments)
         except PayloadError as error:
             self._answers.refuse(device, command, error if received.payload else self._empty(device, error))
             return False

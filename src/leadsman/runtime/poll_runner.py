@@ -610,4 +610,4 @@ def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer, request: Jso
     if takes is None or request in ("", {}):
         runner.ask(answer)
     else:
-        runner.ask(answer, convert_payload(takes, request, text))
+        runner.ask(answer, convert_payload(takes.payload, takes.validate, request, text))

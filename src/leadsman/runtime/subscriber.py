@@ -150,7 +150,8 @@ class Subscriber:
         assert received is not None  # set by `_run`
         given: Mapping[str, object] = {}
         if subscription.payload is not None:
-            given = convert_payload(subscription, decode_json(received.payload), received.payload)
+            value = decode_json(received.payload)
+            given = convert_payload(subscription.payload, subscription.validate, value, received.payload)
         subscription.message.value = received
         if self._plain is not None:
             result = await self._plain(**given)
