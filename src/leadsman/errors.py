@@ -211,7 +211,7 @@ class Stopped(LeadsmanError):
 
 class NoFreshData(Stopped):
     """The app ended because none of its devices gave a reading for as long as ``supervision.exit_when_stale`` in the
-    settings allows. Start it again: whatever hung with it begins anew."""
+    settings allows. Start it again: whatever hung starts afresh."""
 
 
 class VersionRefused(Stopped):
@@ -232,7 +232,7 @@ class BrokerError(LeadsmanError):
     """The broker cannot be reached, or it refuses.
 
     Attributes:
-        hint: the end of the message, where it is advice about the URL and its user; worth nothing once they have
+        hint: the end of the message, where it is advice about the URL and its user; of no interest once they have
             worked.
     """
 

@@ -325,10 +325,10 @@ def test_a_source_says_that_its_device_has_left_and_comes_back(harness):
 
     assert running.availability("d") == ["online", "offline"]
     assert running.status()["devices"]["d"]["status"] == "deferred"
-    assert running.status()["devices"]["d"]["deferred_reason"] == "it said goodbye: its battery is low"
+    assert running.status()["devices"]["d"]["deferred_reason"] == "marked unavailable: its battery is low"
     assert running.status()["health"] == "ok"
     runtime, ledger = look(running)
-    assert (runtime["status"], runtime["deferred_reason"]) == ("deferred", "it said goodbye: its battery is low")
+    assert (runtime["status"], runtime["deferred_reason"]) == ("deferred", "marked unavailable: its battery is low")
     assert ledger["gaps"][-1]["cause"] == "left"
     assert ledger["gaps"][-1]["until"] is None
 
@@ -458,7 +458,7 @@ def test_a_command_that_switches_a_device_off_says_so(harness):
     running.run(2)
 
     assert running.availability("d") == ["online", "offline"]
-    assert look(running)[0]["deferred_reason"] == r"it said goodbye: switched\noff"
+    assert look(running)[0]["deferred_reason"] == r"marked unavailable: switched\noff"
     running.broker.send("app/d/get", b"")
     running.run(1)
     assert running.availability("d") == ["online", "offline", "online"]

@@ -488,7 +488,7 @@ def test_a_reason_that_the_broker_gave_outlives_the_connections_that_break_after
     app.broker.poison_code = None  # from now on it hangs up without a word
     app.run("5m")
 
-    fault = f"the broker does not take messages of 'app/d1/state': {reason}"
+    fault = f"the broker does not accept messages of 'app/d1/state': {reason}"
     assert len(app.broker.connects) > 2
     assert app.status()["mqtt"]["last_error"] == fault
 
@@ -576,7 +576,7 @@ def test_health_names_the_topic_whose_readings_are_dropped_until_the_broker_take
     running = harness(app)
     if cause == "too large":
         running.broker.connack = ConnAck(maximum_packet_size=2000)
-        why = "the broker does not take messages of 'app/bad/state': larger than the limit of the broker: 2000 bytes"
+        why = "the broker does not accept messages of 'app/bad/state': larger than the limit of the broker: 2000 bytes"
     else:
         running.broker.refusals["app/bad/state"] = 0x90
         why = "the broker refused a message of 'app/bad/state' (0x90)"

@@ -210,5 +210,5 @@ def test_the_verdict_about_a_call_that_ignores_its_cancellation_names_the_line(h
 
     line = stubborn.__code__.co_firstlineno + 3
     assert why("d", asked(running))["advice"].startswith(
-        f"give the call at test_hangs.py:{line} a timeout, and restart the app"
+        f"set a timeout on the call at test_hangs.py:{line}, and restart the app"
     )

@@ -694,7 +694,7 @@ def test_at_debug_a_reading_that_is_not_published_says_so(harness, caplog):
 
     running.run("90s")
 
-    assert "d: not published, as its publish rule says: 1 field in 10 bytes: t" in lines(caplog)
+    assert "d: not published, because of its publish rule: 1 field in 10 bytes: t" in lines(caplog)
 
 
 def test_at_debug_a_failed_call_has_its_type_and_a_verdict_in_words(harness, caplog):

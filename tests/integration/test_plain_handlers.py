@@ -220,7 +220,7 @@ def test_a_hang_of_an_adapter_is_told_of_the_handler_that_hangs(harness, blockin
     hangs.let_go()
     running.run("40s")
 
-    held = "it is busy with hangs (for 5s); give the blocking calls there a timeout"
+    held = "it is busy with hangs (for 5s); set a timeout on the blocking calls there"
     assert running.errors("quick")[0]["message"].startswith("no thread of Bus was free within 5s: " + held)
     assert "busy with hangs" in running.broker.messages("app/lamp/set/result")[0].payload.decode()
     assert running.states("quick") == [READING]

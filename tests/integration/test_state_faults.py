@@ -138,7 +138,7 @@ def test_a_goodbye_that_fails_skips_neither_the_state_nor_the_disconnect(life, d
     running.stop()
 
     assert running.status()["state"] == "offline"
-    assert [fault["where"] for fault in running.faults()] == ["the goodbye"]
+    assert [fault["where"] for fault in running.faults()] == ["the last status"]
     assert json.loads(StateFile(file_of(directory)).read()["d"].document)["held"]
 
 

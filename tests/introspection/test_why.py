@@ -169,7 +169,7 @@ FULL = MQTT | {"limited_by": "receive_maximum", "outbox": OUTBOX | {"messages": 
 HEARD = PORT | {"health": {"silent_for": 95.2, "discarded": 40}}
 UNHEARD = PORT | {"health": {"silent_for": None}}
 OVERSIZED = "the broker refused a message of 'house/boiler/state' (0x95)"
-DENIED = "the broker does not take messages of 'house/boiler/state': it closes the connection"
+DENIED = "the broker does not accept messages of 'house/boiler/state': it closes the connection"
 
 SITUATIONS = {
     "all is well": (of(), "none", "ok", "the broker retains watts 412.5 at house/boiler/state"),
@@ -258,11 +258,11 @@ SITUATIONS = {
         "intended",
         "the next poll is due at",
     ),
-    "it has said goodbye": (
-        of(status="deferred", deferred_until=None, deferred_reason="it said goodbye: it sleeps"),
+    "it was marked unavailable": (
+        of(status="deferred", deferred_until=None, deferred_reason="marked unavailable: it sleeps"),
         "deferral",
         "intended",
-        "it said goodbye: it sleeps",
+        "marked unavailable: it sleeps",
     ),
     "its circuit is open": (
         of(registered=BOILER | {"circuit_breaker": BREAKER}, **OPEN),
@@ -423,13 +423,13 @@ SITUATIONS = {
         suppressed(count=1, at=READ),
         "none",
         "ok",
-        "OnChange(0.5) kept back 1 reading",
+        "OnChange(0.5) suppressed 1 reading",
     ),
     "its publish rule kept back what was read in the last two intervals": (
         suppressed(count=2, at=OLD, registered={"interval": 3600.0}),
         "none",
         "ok",
-        "OnChange(0.5) kept back 2 readings",
+        "OnChange(0.5) suppressed 2 readings",
     ),
     "its publish rule keeps it back while the broker refuses it": (
         suppressed(outbox=WAITING | {"refused": DENIED}),
@@ -445,7 +445,7 @@ SITUATIONS = {
         ),
         "expiry",
         "broken",
-        "kept back 12 readings",
+        "suppressed 12 readings",
     ),
     "the broker forgot its reading": (kept(state=None), "retention", "broken", "retains nothing at house/boiler/state"),
     "the broker of MQTT 3.1.1 forgot its reading": (
@@ -503,7 +503,22 @@ ADVICE = {
 }
 
 
-ORDERS = {"add", "allow", "ask", "check", "close", "compare", "correct", "find", "fix", "give", "list", "look", "make"}
+ORDERS = {
+    "add",
+    "allow",
+    "ask",
+    "check",
+    "close",
+    "compare",
+    "correct",
+    "find",
+    "fix",
+    "give",
+    "let",
+    "list",
+    "look",
+    "make",
+}
 ORDERS |= {"plug", "raise", "read", "release", "return", "see", "send", "set", "start", "stop", "use", "wait", "write"}
 
 
@@ -657,7 +672,12 @@ ONLINE = {
 }
 UNANSWERED = {
     "no such app": (RetainedDocuments(), "app", "retains nothing at house/status", None),
-    "it was stopped": (RetainedDocuments(GOODBYE), "app", "it said goodbye 2026-11-22 08:40:00Z (20m ago)", OLD),
+    "it was stopped": (
+        RetainedDocuments(GOODBYE),
+        "app",
+        "its last status was sent 2026-11-22 08:40:00Z (20m ago)",
+        OLD,
+    ),
     "it crashed": (RetainedDocuments(WILL, "{}", "online", READ), "app", "it had connected 2026-11-22", READ),
     "it hangs": (
         RetainedDocuments({"state": "online", "at": OLD}),
@@ -675,13 +695,13 @@ UNANSWERED = {
     "no node takes over": (
         RetainedDocuments(WILL, lease={"owner": "pi-1", "until": OLD}),
         "app",
-        "no node is active: the lease of pi-1 ended 2026-11-22 08:40:00Z (20m ago), and none that stands by took over",
+        "no node is active: the lease of pi-1 ended 2026-11-22 08:40:00Z (20m ago), and no standby node took over",
         None,
     ),
     "the broker has forgotten the lease": (
         RetainedDocuments(ONLINE | {"node": {"name": "pi-1"}}),
         "app",
-        "no node is active: the lease of pi-1 is gone, and none that stands by took over",
+        "no node is active: the lease of pi-1 is gone, and no standby node took over",
         ONLINE["at"],
     ),
     "the lease is none": (RetainedDocuments(WILL, lease={"owner": 1, "until": []}), "app", "published its will", None),
@@ -976,8 +996,8 @@ def test_a_forgotten_await_is_named(error):
     [
         ("KeyError: 'temperature' (house.py:19)", "correct the code at house.py:19, and restart the app"),
         ("KeyError: 'temperature' (house.py:19 in boiler)", "correct the code at house.py:19, and restart the app"),
-        ("HTTPError: HTTP Error 503: Service Unavailable", "look at the server"),
-        ("HTTPStatusError: Server error '503 Service Unavailable' for url 'http://x/'", "look at the server"),
+        ("HTTPError: HTTP Error 503: Service Unavailable", "check the server"),
+        ("HTTPStatusError: Server error '503 Service Unavailable' for url 'http://x/'", "check the server"),
         ("HTTPError: 429 Client Error: Too Many Requests for url: http://x/", "ask less often"),
         ("HTTPError: HTTP Error 404: Not Found", "read what the server answered"),
     ],

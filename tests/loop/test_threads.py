@@ -68,7 +68,7 @@ def test_too_many_blocked_threads_are_refused_with_what_to_do():
             time.sleep(0.001)
         worker.give_up(blocked)
 
-    with pytest.raises(DeviceUnavailable, match="give the blocking call a timeout"):
+    with pytest.raises(DeviceUnavailable, match="set a timeout on the blocking call"):
         worker.submit(int)
     release.set()
 
@@ -94,7 +94,9 @@ def test_too_many_blocked_calls_are_refused_with_what_blocks():
         asyncio.get_running_loop().set_default_executor(executor)
         blocked = asyncio.create_task(asyncio.to_thread(time.sleep, 0.5))
         await asyncio.sleep(0)
-        with pytest.raises(DeviceUnavailable, match=r"by 127 × Event\.wait, 1 × sleep; give the blocking calls a"):
+        with pytest.raises(
+            DeviceUnavailable, match=r"by 127 × Event\.wait, 1 × sleep; set a timeout on the blocking calls"
+        ):
             await asyncio.to_thread(int)
         release.set()
         await blocked

@@ -225,8 +225,8 @@ def test_a_device_that_says_goodbye_at_each_poll_has_a_line_an_hour_and_one_for_
     log.observe(DeviceLeft("d", "its battery is low", REMIND + 60.0, 5000.0))
 
     assert caplog.messages == [
-        *["d: it said goodbye: it does not answer"] * 2,
-        "d: it said goodbye: its battery is low",
+        *["d: marked unavailable: it does not answer"] * 2,
+        "d: marked unavailable: its battery is low",
     ]
 
 

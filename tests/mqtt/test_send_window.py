@@ -380,7 +380,7 @@ def test_a_topic_that_breaks_the_connection_alone_is_named_and_pauses(here):
         broken = here.window.stop()
 
     assert broken.topic == "poison"
-    assert "does not take messages of 'poison'" in broken.fault
+    assert "does not accept messages of 'poison'" in broken.fault
     assert "poison" in here.outbox.paused
 
 

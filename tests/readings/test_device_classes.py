@@ -29,8 +29,8 @@ def test_a_unit_that_home_assistant_takes_is_taken(device_class, unit):
         ("temperature", "C", "write one of K, °C, °F"),
         ("battery", "V", "write one of %"),
         ("aqi", "ppm", "leave the unit out"),
-        ("door", "%", "takes no unit; leave out unit='%'"),
-        ("timestamp", "s", "takes no unit"),
+        ("door", "%", "has no unit; leave out unit='%'"),
+        ("timestamp", "s", "has no unit"),
         ("carbon_dixide", "ppm", "did you mean 'carbon_dioxide'?"),
         ("zzzz", None, "write one of"),
     ],
@@ -64,7 +64,7 @@ def test_the_table_is_written_as_home_assistant_writes_it():
 
 @pytest.mark.parametrize("device_class", ["date", "enum", "timestamp", "uptime"])
 def test_what_is_no_number_takes_no_unit(device_class):
-    with pytest.raises(InvalidValue, match="takes no unit"):
+    with pytest.raises(InvalidValue, match="has no unit"):
         Sensor("s", device_class=device_class)
 
 
@@ -102,7 +102,7 @@ def test_an_icon_has_the_name_of_its_set():
 
 def test_an_angle_needs_degrees():
     Sensor("°", device_class="wind_direction", state_class="measurement_angle")
-    with pytest.raises(InvalidValue, match="takes the unit '°'"):
+    with pytest.raises(InvalidValue, match="requires the unit '°'"):
         Sensor(state_class="measurement_angle")
 
 

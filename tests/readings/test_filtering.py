@@ -315,7 +315,7 @@ class Short:
         (Own(lambda: None), r"begin of Own in filters\['t'\] returns no object with take\(value, now\); return one"),
         (Own(fails), r"begin of Own in filters\['t'\] fails: no calibration; correct it"),
         (Own(Awaited), r"take of Own in filters\['t'\] is async; write def"),
-        (Own(Short), r"take of Own in filters\['t'\] does not take \(value, now\); give it both"),
+        (Own(Short), r"take of Own in filters\['t'\] does not accept \(value, now\); add both parameters"),
     ],
 )
 def test_what_is_no_own_filter_is_refused_with_what_to_write(own, told):

@@ -100,9 +100,9 @@ def test_a_payload_with_the_fields_is_taken(annotation):
         (
             Annotated[Narrow, Cover(position="tens")],
             InvalidValue,
-            "'tens' takes only multiples of 10, and",
+            "'tens' accepts only multiples of 10, and",
         ),
-        (Annotated[Narrow, Light(brightness="tenths")], InvalidValue, "'tenths' takes only multiples of 0.1, and"),
+        (Annotated[Narrow, Light(brightness="tenths")], InvalidValue, "'tenths' accepts only multiples of 0.1, and"),
         (Annotated[Free, Siren(on="mode")], InvalidType, "Siren: on is 'mode', which must be a bool"),
         (Annotated[Payload, Valve(position="level")], InvalidValue, "Valve: 'on' of Payload is required"),
     ],

@@ -188,7 +188,7 @@ def test_a_policy_of_the_code_wins_over_one_of_the_file():
 def test_an_unknown_name_is_told_with_what_it_may_have_been():
     with pytest.raises(InvalidValue, match="did you mean 'serial'"):
         catalogue().policy("serail")
-    with pytest.raises(InvalidValue, match="does not take max_attempts"):
+    with pytest.raises(InvalidValue, match="does not accept max_attempts"):
         catalogue({"policy": {"a": {"policy": "never"}}}).policy("a", max_attempts=3)
 
 

@@ -255,7 +255,7 @@ def test_only_a_log_level_that_shows_readings_pays_for_them(bench, caplog, level
     assert [record.getMessage() for record in caplog.records] == (
         [
             "d: published 1 field in 7 bytes: t",
-            "d: not published, as its publish rule says: 1 field in 7 bytes: t",
+            "d: not published, because of its publish rule: 1 field in 7 bytes: t",
         ]
         if kind is LoggedPublisher
         else []

@@ -106,7 +106,7 @@ def test_a_call_without_a_thread_is_told_who_has_them():
     told, served, alive = run(main())
 
     assert told.startswith("no thread of handlers was free within 3s: all 5 are busy with hanging 0 (for 1")
-    assert told.endswith(" and 2 others; give the blocking calls there a timeout")
+    assert told.endswith(" and 2 others; set a timeout on the blocking calls there")
     assert served == "served"
     assert alive == 5
 
@@ -116,7 +116,7 @@ def test_a_machine_without_threads_is_named(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     async def main():
-        with pytest.raises(NoFreeThread, match="the system gives no further thread"):
+        with pytest.raises(NoFreeThread, match="the system cannot start another thread"):
             await Caller(ThreadPool("handlers", 5), limit=1).call(int)
 
     monkeypatch.setattr(threading.Thread, "start", refuse)

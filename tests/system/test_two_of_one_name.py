@@ -159,7 +159,7 @@ def test_an_app_that_was_moved_sends_what_it_left_and_says_where_that_is_from(pr
     moved.wait_for("on disk for the broker from an earlier run")
     listener.wait_for("m/gas/state", 2)
 
-    assert f"has the state of {tmp_path}/ann/m.py (devices: gas), which this app goes on with" in moved.log
+    assert f"has the state of {tmp_path}/ann/m.py (devices: gas), which this app continues with" in moved.log
 
 
 def test_an_app_that_was_edited_sends_the_readings_of_a_device_that_is_gone_with_a_warning(

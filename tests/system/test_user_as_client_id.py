@@ -1,4 +1,4 @@
-"""A broker that takes the user name for the client id: a tool with the user of the app is the same client to it."""
+"""A broker that uses the user name as the client id: a tool with the user of the app is the same client to it."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ def test_a_tool_says_so_and_leaves_at_once_so_that_the_app_is_back(tmp_path, lis
             async with SideConnection().at(Broker.from_url(f"mqtt://{user}:secret@127.0.0.1:{broker.port}")):
                 pass
 
-        with pytest.raises(BrokerError, match="takes the user name for the client id.*give the tool a user of its own"):
+        with pytest.raises(BrokerError, match="uses the user name as the client id.*give the tool a user of its own"):
             asyncio.run(ask("ann"))
         asyncio.run(ask("tool"))
         app.wait_for(" after ")  # it is connected again

@@ -55,7 +55,7 @@ def test_each_link_is_found_on_a_real_broker_and_a_dead_app_by_what_it_left(deny
         # The broker closes the connection on what it denies, and the app may be about to connect again.
         eventually(lambda: why(denying, "boiler")[1], "adapter")
         kitchen = eventually(lambda: why(denying, "kitchen")[1], "none")  # it was published a moment ago
-        assert "OnChange(0.5) kept back" in " ".join(kitchen["evidence"])
+        assert "OnChange(0.5) suppressed" in " ".join(kitchen["evidence"])
         eventually(lambda: why(denying, "boilr", "--prefix", "sys")[1], "registration")
         attic = eventually(lambda: why(denying, "attic")[1], "none")
         assert "the broker retains t 21.0 at sys/attic/state" in attic["evidence"]

@@ -178,7 +178,7 @@ OF_THE_APP: Mapping[MetricFamily, Callable[[Measures], Measured]] = {
     _gauge("outbox_bytes", "Bytes that wait for the broker."): lambda app: app.outbox.bytes,
     _gauge("outbox_oldest_age_seconds", "Age of the oldest reading that waits; 0 without one."): Measures.oldest,
     DROPPED: lambda app: dict(app.outbox.drops.items()),
-    _counter("outbox_delivered", "Messages that the broker has taken."): lambda app: app.outbox.delivered,
+    _counter("outbox_delivered", "Messages that the broker has accepted."): lambda app: app.outbox.delivered,
     _gauge("outbox_stored_readings", "Readings on disk that did not arrive."): lambda app: app.on_disk.readings,
     _counter("outbox_replayed", "Readings that were read back from the disk."): lambda app: app.on_disk.replayed,
     _counter("outbox_dead", "Readings that became dead letters."): lambda app: app.on_disk.dead,

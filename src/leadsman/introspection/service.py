@@ -239,7 +239,7 @@ class Service:
         self._parts.poll(device, lambda result: answer(_poll_result(result)), request, sent)
 
     def hold(self, device: str, by: str) -> "HeldAnswer":
-        """Poll a device no more, until somebody releases it. A poll under way goes on to its end. `by` names the
+        """Poll a device no more, until somebody releases it. A poll under way runs to its end. `by` names the
         person.
 
         Raises:

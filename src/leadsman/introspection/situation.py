@@ -256,7 +256,7 @@ class Situation:
         if not fault.get("lost"):
             return ""
         taken = fault.get("taken")
-        since = f"; since then the broker took {count_noun(taken, 'message')} of it" if taken else ""
+        since = f"; since then the broker accepted {count_noun(taken, 'message')} of it" if taken else ""
         return f"{count_noun(fault['lost'], 'message')} of it lost, the last one {self.at(fault.get('lost_at'))}{since}"
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 from leadsman._version import __version__
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, RequestDenied
 from leadsman.introspection.situation import RetainedDocuments, Situation, describe_fields, oldest, span, value, when
-from leadsman.monitoring.health import GOODBYE
+from leadsman.monitoring.health import MARKED_UNAVAILABLE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import WILL_DELAY
 from leadsman.mqtt.connection_state import CREDENTIALS
@@ -80,19 +80,19 @@ _FIXES: Mapping[str, Mapping[str, str]] = {
         "i2c": "fix what the error names: the right to open the bus, or the driver of the kernel that has the chip",
     },
     "PermissionError": {
-        "": "give the user of the app the right that is missing",
-        "serial": "give the user of the app the right to open the device, for example the group dialout",
+        "": "grant the user of the app the right that is missing",
+        "serial": "let the user of the app open the device, for example with the group dialout",
     },
     "FileNotFoundError": {
         "": "correct the path that the error names",
         "serial": "plug the device in, or correct its path in the settings",
     },
-    "NoFreeThread": {"": "give the blocking calls of the handlers that it names a timeout"},
+    "NoFreeThread": {"": "set a timeout on the blocking calls of the handlers that it names"},
     "ConnectionRefusedError": {"": "start the service that the handler asks, or correct its address"},
     "TimeoutError": {"": "check why the device does not answer within the timeout of the handler"},
     "ResultError": {"": "correct what the handler returns"},
     "HttpRefused": {"": "fix what the error names: the address, the account, or the request"},
-    "HttpUnavailable": {"": "look at the server: it answers, and cannot serve the request for now"},
+    "HttpUnavailable": {"": "check the server: it answers, but cannot serve the request for now"},
     "HTTPStatusError": {"": "read what the server answered: the address, the rights or the request may be wrong"},
     "HTTPError": {"": "read what the server answered: the address, the rights or the request may be wrong"},
     "ConnectError": {"": "check that the server runs, and its address"},
@@ -104,11 +104,11 @@ empty where the device has none, or one whose kind is unknown."""
 _BY_MESSAGE: Mapping[str, str] = {
     "'coroutine'": "write await before the call whose result is used",
     "returned a coroutine": "write await before the call that the handler returns",
-    "Service Unavailable": "look at the server: it answers, and cannot serve the request for now",
+    "Service Unavailable": "check the server: it answers, but cannot serve the request for now",
     "Too Many Requests": 'ask less often, or write policy="http", which waits as long as the server says',
-    "Internal Server Error": "look at the log of the server: it failed at the request",
+    "Internal Server Error": "check the log of the server: it failed to handle the request",
     "Unauthorized": "correct the user name, the password or the token that the handler sends",
-    "thread of an earlier call is still busy": "give the blocking call in the handler a timeout: it has not come back",
+    "thread of an earlier call is still busy": "set a timeout on the blocking call in the handler: it has not returned",
 }
 """The same for errors whose class is too general, by what their messages contain."""
 _PLACE = re.compile(r" \(([^()]+\.py:\d+)(?: in [^()]+)?\)$")
@@ -148,7 +148,7 @@ def _unreachable(s: Situation) -> Found:
     if isinstance(error, RequestDenied):
         topic = clean(error.topic)
         advice = f"allow this user in the broker's access list: topic write {topic}, topic read {topic}/response"
-        return Found(f"the broker does not take the request of this command at {topic}", advice, [clean(str(error))])
+        return Found(f"the broker does not accept the request of this command at {topic}", advice, [clean(str(error))])
     code = error.code if isinstance(error, ConnectionRefused) else None
     cause, advice = _cause_of(code, error.address if isinstance(error, NotListening) else None)
     if isinstance(error, ConnackMissing):
@@ -176,15 +176,15 @@ def _unanswered(s: Situation) -> Found:
     at = sent if isinstance(sent, str) else None
     known = [kept, *_last_known(s, status), _nodes(s, status)]
     if status.get("state") != "online" and at is not None:
-        lines = [error, f"it said goodbye {s.at(at)}", *known]
+        lines = [error, f"its last status was sent {s.at(at)}", *known]
         return Found("its app was stopped", "start it: leadsman run MODULE:APP", lines, at)
     if status.get("state") != "online":
         lines = [error, f"the broker published its will; it had connected {_session(s, status)}", *known]
-        advice = "look at its log and start it again; if it runs, check its network"
-        return Found("its app ended without a goodbye, or lost its network", advice, lines, s.kept.taken_at)
+        advice = "check its log and start it again; if it runs, check its network"
+        return Found("its app ended without its last status, or lost its network", advice, lines, s.kept.taken_at)
     lines, age = [error, f"its last heartbeat was sent {s.at(at)}", *known], s.age(at)
     if age is not None and age > OVERDUE:
-        advice = "look at its log and start it again: its process hangs, or its host is gone"
+        advice = "check its log and start it again: its process hangs, or its host is gone"
         return Found(f"its app has sent no heartbeat for {span(age)}", advice, lines, at)
     advice = (
         f"ask again in {span(WILL_DELAY)}: if the app has just died, the broker says so then; if not, allow "
@@ -213,9 +213,9 @@ def _nodes(s: Situation, status: Mapping[str, Json]) -> str:
         age = s.age(until)
         if age is None or age < 0:
             return f"the node {owner} has the lease, until {s.at(until)}: it is active, or takes over"
-        return f"no node is active: the lease of {owner} ended {s.at(until)}, and none that stands by took over"
+        return f"no node is active: the lease of {owner} ended {s.at(until)}, and no standby node took over"
     if isinstance(node, dict) and isinstance(node.get("name"), str):
-        return f"no node is active: the lease of {clean(str(node['name']))} is gone, and none that stands by took over"
+        return f"no node is active: the lease of {clean(str(node['name']))} is gone, and no standby node took over"
     return ""
 
 
@@ -280,7 +280,7 @@ def _adapter(s: Situation) -> Found:
 
 def _deferred(s: Situation) -> Found:
     reason, until = s.state["deferred_reason"] or "", s.state["deferred_until"]
-    if reason.startswith(GOODBYE):
+    if reason.startswith(MARKED_UNAVAILABLE):
         advice, lines = "wait: its next reading makes it available again", [clean(reason), s.last_reading]
         return Found("the device was marked unavailable", advice, lines, state="intended")
     age = s.age(until)
@@ -348,10 +348,10 @@ def _no_reading(s: Situation) -> Found:
         summary, advice = "its first poll has not ended yet", "wait: a call that hangs is ended"
         lines = ["its first poll is under way", f"a call may take {span(timeout)}" if timeout else ""]
     elif finder is not None:
-        summary, advice = f"{finder} has given no reading of it yet", _ask_about(finder)
+        summary, advice = f"{finder} has returned no reading of it yet", _ask_about(finder)
         lines = [f"it was found at run time by {finder}", *s.silence]
     elif s.sends_events and not any(unfed):
-        summary, advice, lines = "its source begins to listen", "wait: that takes a few seconds", s.silence
+        summary, advice, lines = "its source is starting to listen", "wait: that takes a few seconds", s.silence
     else:
         summary = unfed[0] or "its source has received no reading yet"
         advice = unfed[1] or "check that the device sends: a source publishes only what it receives"
@@ -395,7 +395,7 @@ def _job(s: Situation) -> Found:
 def _command(s: Situation) -> Found:
     nothing: Commands = {"done": 0, "failed": 0, "refused": 0, "waiting": 0, "last_error": None}
     commands = s.state.get("commands") or nothing
-    summary = "it only takes commands, and publishes what they return"
+    summary = "it only accepts commands, and publishes what they return"
     if error := commands.get("last_error"):
         summary = f"its last command failed or was refused: {clean(error)}"
     counts = f"{commands['done']} executed, {commands['failed']} of them failed, {commands['refused']} refused"
@@ -439,7 +439,7 @@ def _compare_messages(topic: str) -> str:
 
 
 def _ask_about(finder: str) -> str:
-    return f"ask the same about {finder}: it gives the readings of this device"
+    return f"ask the same about {finder}: it provides the readings of this device"
 
 
 def _fix(s: Situation, error: str | None) -> str:
@@ -455,9 +455,9 @@ def _fix(s: Situation, error: str | None) -> str:
     traceback = f"{s.command('trace')} --json"
     if known is None and (place := _PLACE.search(text)) is not None:
         if name == "Abandoned":
-            return f"give the call at {place[1]} a timeout, and restart the app: it does not end when it is cancelled"
+            return f"set a timeout on the call at {place[1]}, and restart the app: it does not end when it is cancelled"
         return f"correct the code at {place[1]}, and restart the app; see the traceback: {traceback}"
-    return known or f"look at each failed call, with its traceback: {traceback}"
+    return known or f"see each failed call with its traceback: {traceback}"
 
 
 # From a reading to what the broker retains
@@ -470,9 +470,9 @@ def _refused(s: Situation) -> Found:
         s.queued,
         "" if pause is None else f"the topic is tried again in {span(pause)}",
     ]
-    summary = "the broker does not take its messages"
+    summary = "the broker does not accept its messages"
     if fault.get("taken"):
-        summary = "the broker takes some of its messages, and others are lost"
+        summary = "the broker accepts some of its messages, and others are lost"
     advice = advise(fault.get("kind", "closes"), clean(s.waiting["topic"]))
     return Found(summary, advice, [*lines, s.losses, s.last_reading], fault.get("since"))
 
@@ -511,7 +511,7 @@ def _waiting(s: Situation) -> Found:
     place = waiting["topics_before"]
     lines = [s.queued, f"{count_noun(waiting['in_flight'], 'message')} of it in flight"]
     lines += [f"{count_noun(place, 'topic')} before it"] if place is not None else []
-    advice = "read the devices less often, or use a broker that takes more"
+    advice = "read the devices less often, or use a broker that accepts more"
     if "outbox" in mqtt:
         total, window = count_noun(mqtt["outbox"]["messages"], "message"), count_noun(mqtt["window"], "message")
         lines += [f"{total} in the whole outbox; {window} may be in flight", s.connection_error("last error")]
@@ -605,7 +605,7 @@ def _suppressed_lines(s: Situation) -> list[str]:
     if not s.published.get("suppressed"):
         return []
     rule, compared = s.reader.get("publish") or "its publish rule", s.published.get("compared", {})
-    first = f"{clean(rule)} kept back {count_noun(s.published['suppressed'], 'reading')}"
+    first = f"{clean(rule)} suppressed {count_noun(s.published['suppressed'], 'reading')}"
     return [first, *(_comparison(*each, s.terms) for each in compared.items())]
 
 

@@ -47,7 +47,7 @@ Disposition = Literal[Read, Lost, "disabled"]
 Cause = Literal[Lost, "late", "stopped", "killed", "silent", "left"]
 """Why there is a gap: what happened to its first slot, where `late`, `stopped` and `killed` are those that are missed
 since the app was late, did not run, or did not run and had ended without a stop. Of a source, it was silent; a device
-has left, if it said goodbye."""
+has left, if it was marked unavailable."""
 READ, DISPOSITIONS, CAUSES = get_args(Read), get_args(Disposition), get_args(Cause)
 """All of them."""
 PERIODS = 48

@@ -253,7 +253,7 @@ def flush_stream(stream: TextIO) -> OSError | ValueError | None:
 
     try:
         _thread.start_new_thread(flush, ())  # `threading` has locks that a signal handler may have interrupted
-    except RuntimeError:  # the system gives no further thread
+    except RuntimeError:  # the system cannot start another thread
         flush()
     if not ended.acquire(timeout=CLOSING):
         raise TimeoutError("nobody reads it")

@@ -76,12 +76,12 @@ class Worker:
         """Make the call in the thread, with the caller's context variables.
 
         Raises:
-            DeviceUnavailable: too many earlier calls are still blocked, or the system gives no further thread.
+            DeviceUnavailable: too many earlier calls are still blocked, or the system cannot start another thread.
         """
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         if len(self._stuck) >= MAX_STUCK_THREADS:
             raise DeviceUnavailable(
-                f"{MAX_STUCK_THREADS} threads of {self._name} are blocked; give the blocking call a timeout"
+                f"{MAX_STUCK_THREADS} threads of {self._name} are blocked; set a timeout on the blocking call"
             )
         if self._thread is None:
             self._start()
@@ -173,13 +173,13 @@ class DaemonExecutor(ThreadPoolExecutor):
         """Make the call in a thread of its own.
 
         Raises:
-            DeviceUnavailable: `MAX_THREADS` earlier calls are still running, or the system gives no further thread.
+            DeviceUnavailable: `MAX_THREADS` earlier calls are still running, or the system cannot start another thread.
         """
         if not self._alive.acquire(blocking=False):
             calls = Counter(self._calls.copy().values()).most_common(_NAMED)
             names = ", ".join(f"{number} × {name}" for name, number in calls)
             raise DeviceUnavailable(
-                f"{MAX_THREADS} threads are blocked, most of them by {names}; give the blocking calls a timeout"
+                f"{MAX_THREADS} threads are blocked, most of them by {names}; set a timeout on the blocking calls"
             )
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()

@@ -4,7 +4,7 @@ each other. Introspection has most of it; the heartbeat, the health document and
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.loop.clock import rfc3339
-from leadsman.monitoring.health import GOODBYE, Health, is_deferred, is_offline, is_stale, status
+from leadsman.monitoring.health import MARKED_UNAVAILABLE, Health, is_deferred, is_offline, is_stale, status
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import PollUnderWay, StatusWord
@@ -62,7 +62,7 @@ def condition_of(health: Health, now: float, wall: float, pause_end: float | Non
         error=None if trouble.error_type is None else f"{trouble.error_type}: {trouble.error_message}",
         stale=is_stale(health, now),
         deferred_until=time_of(pause_end, ahead),
-        deferred_reason=reason if trouble.left is None else f"{GOODBYE}: {trouble.left}",
+        deferred_reason=reason if trouble.left is None else f"{MARKED_UNAVAILABLE}: {trouble.left}",
         poll_under_way=_under_way(health, ahead),
     )
 

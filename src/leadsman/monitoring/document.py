@@ -108,7 +108,7 @@ class DroppedBy(TypedDict, total=False):
 
 
 class TopicFault(TypedDict):
-    """What is wrong with a topic: the broker does not take its messages, or messages of it were lost lately."""
+    """What is wrong with a topic: the broker does not accept its messages, or messages of it were lost lately."""
 
     kind: FaultKind
     """``denied``: the broker says that the app may not publish there. ``refused``: it refuses the messages for another
@@ -195,15 +195,16 @@ class NodeSection(TypedDict):
 
 
 class Status(TypedDict):
-    """The heartbeat, at ``{prefix}/status``; also the birth, the goodbye and the will of the app. It comes after each
-    connection, within a second of each change of a status, and every 30 s if nothing changes (``App(heartbeat=…)``). So
-    an app whose heartbeat is older than twice that time does not run any more, or has lost its broker. It is retained.
+    """The heartbeat, at ``{prefix}/status``; also the birth, the last status and the will of the app. It comes after
+    each connection, within a second of each change of a status, and every 30 s if nothing changes
+    (``App(heartbeat=…)``). So an app whose heartbeat is older than twice that time does not run any more, or has lost
+    its broker. It is retained.
 
     The will, which the broker publishes when the connection breaks, has only `state`, `session`, `health`, `version`
     and `dry_run`."""
 
     state: Literal["online", "offline"]
-    """Whether the app is there. A will and a goodbye say ``offline``."""
+    """Whether the app is there. A will and the last status say ``offline``."""
     session: int
     """The number of the connection, which grows: the milliseconds since 1970 at which it was made. An ``offline`` with
     an older number than the last ``online`` came too late."""

@@ -247,7 +247,7 @@ class Log:
                 before = self._others.left_out(topic, event.at)
                 if before is not None:
                     text = (
-                        "a message at %s came again, as the broker has not heard that it arrived; it is handled once%s"
+                        "a message at %s came again: its acknowledgement did not reach the broker. It is handled once%s"
                     )
                     logger.info(text, clean(topic), left_out_before(before), extra=log_fields("message repeated"))
             case SubscriptionFailed(reason=reason):
@@ -308,7 +308,7 @@ class Log:
         match event:
             case DeviceLeft(reason=reason):
                 about = log_fields("left", entity, reason=reason)
-                logger.info("%s: it said goodbye: %s%s", entity, reason, more, extra=about)
+                logger.info("%s: marked unavailable: %s%s", entity, reason, more, extra=about)
             case DeviceHeld(by=by) if by:
                 about = log_fields("held", entity, by=by)
                 logger.info("%s: held by %s until it is released%s", entity, by, more, extra=about)
@@ -449,7 +449,7 @@ class Log:
             return
         self._limited_at = event.at
         logger.warning(
-            "Readings come faster than the broker takes them, and arrive late: the broker allows %s in flight "
+            "Readings come faster than the broker accepts them, and arrive late: the broker allows %s in flight "
             "(Receive Maximum). With mosquitto, set max_inflight_messages 1000.",
             count_noun(event.allowed, "message"),
             extra=log_fields("limited by the broker", allowed=event.allowed),

@@ -60,7 +60,7 @@ WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
 """In these there is no unknown trouble: the device works, or it waits because it or a person asked for that."""
 WITHOUT_READINGS = frozenset({HELD, ISOLATED, DEFERRED})
 """In these no fresh reading can be expected."""
-GOODBYE = "it said goodbye"
+MARKED_UNAVAILABLE = "marked unavailable"
 """Stands before the reason of a device that is marked as unavailable."""
 BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""

@@ -50,7 +50,10 @@ def probe(file: str | None = None) -> tuple[bool, str]:
     """
     path = file or health_file()
     if path is None:
-        return False, f"leadsman: no health file is given; set {HEALTH_FILE} for the app and here, or name the file"
+        return (
+            False,
+            f"leadsman: no health file is configured; set {HEALTH_FILE} for the app and here, or name the file",
+        )
     well, summary = read_health(path, time.monotonic())
     return well, "".join(each if each.isprintable() else ascii(each)[1:-1] for each in summary)
 

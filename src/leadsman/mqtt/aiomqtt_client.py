@@ -291,7 +291,7 @@ class _Client(aiomqtt.Client):
     def _detach_socket(self) -> socket.socket:
         sock, self._given = self._given, None
         if sock is None:
-            raise OSError("the attempt was given up")
+            raise OSError("the attempt was cancelled")
         return sock
 
     def give_up(self) -> None:

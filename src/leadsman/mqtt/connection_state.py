@@ -17,7 +17,7 @@ within seconds          From the fourth on, or at once with the reason code 0x8E
                         still away then, and refuses the attempt
 … with messages in      as cut; 0.1–0.8 s when others got through: it is a message
 flight                  that the broker closes on, see `leadsman.mqtt.suspects`
-no CONNACK, twice       3.1.1; once that has worked for 15 minutes, the app connects anew
+no CONNACK, twice       3.1.1; once that has worked for 15 minutes, the app reconnects
                         with 5.0, once; after that as if 5.0 was refused. A broker that
                         spoke 5.0 in this run is never left for silence
 ======================  ================================================================
@@ -120,7 +120,7 @@ def connected(session: ConnectionState, now: float) -> ConnectionState:
 
 
 def doubt(session: ConnectionState, now: float) -> float | None:
-    """Seconds after which the app connects anew with 5.0, since only silence had led to 3.1.1; None if it does not."""
+    """Seconds after which the app reconnects with 5.0, since only silence had led to 3.1.1; None if it does not."""
     return None if not session.guessed or session.newer_at is None else max(0.0, session.newer_at - now)
 
 

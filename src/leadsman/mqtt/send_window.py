@@ -643,7 +643,7 @@ class SendWindow:
                 why = f"{size} bytes, and {self._broker} closes the connection on a message of {learned} bytes"
             else:
                 why = f"larger than the limit of {self._broker}: {largest} bytes"
-            fault = f"the broker does not take messages of {topic!r}: {why}"
+            fault = f"the broker does not accept messages of {topic!r}: {why}"
             self.pauses.refused(topic, "over_limit", fault, for_good=True)
             self._bury(item, why)
 
@@ -707,7 +707,7 @@ class SendWindow:
         topic = blame.topic
         if in_flight and self.outbox.gives_up(topic):
             self._give_up(self.outbox.drop_next(topic, CLOSES))
-            return Broken(True, topic, f"the broker does not take messages of {topic!r}: {CLOSES}")
+            return Broken(True, topic, f"the broker does not accept messages of {topic!r}: {CLOSES}")
         if not (blame.refused or blame.breaks > 1):
             self.outbox.defer(topic)
             return Broken(in_flight=True)
@@ -721,7 +721,7 @@ class SendWindow:
             return Broken(True, topic, f"{fault}; messages of this size are dropped from now on")
         self._retained.forget(topic)
         kind, reason = self.pauses.reasons.get(topic, ("closes", CLOSES))
-        fault = f"the broker does not take messages of {topic!r}: {reason}"
+        fault = f"the broker does not accept messages of {topic!r}: {reason}"
         self.pauses.refused(topic, kind, fault)
         if topic not in self.outbox.paused:
             settled = blame.refused or now - self._started >= SETTLED

@@ -73,7 +73,7 @@ class SideConnection:
         if self.connection.connack.session_present:
             self.connection.abort()
             raise BrokerError(
-                f"{broker} takes the user name for the client id, so a tool with the user of the app ends the app's "
+                f"{broker} uses the user name as the client id, so a tool with the user of the app ends the app's "
                 "connection; give the tool a user of its own: --mqtt, or MQTT__USERNAME and MQTT__PASSWORD"
             )
         try:

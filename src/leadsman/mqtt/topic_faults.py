@@ -29,8 +29,8 @@ _ADVICE: Mapping[str, str] = {
     "closes": "allow {topic} in the broker's access list (topic write {topic}), and check its limit on the size of a "
     "message",
     "over_limit": "raise the broker's limit on the size of a message, or return less at once",
-    "too_large": "return less at once: the outbox takes no message of this size",
-    "full": "read the devices less often, use a broker that takes more, or let more wait: outbox.max_bytes",
+    "too_large": "return less at once: the outbox accepts no message of this size",
+    "full": "read the devices less often, use a broker that accepts more, or let more wait: outbox.max_bytes",
     "expired": "give its readings a longer expiry, if they shall outlast such an outage",
     "damaged": "see the log, and check the disk: the file in which readings wait was damaged, or replaced",
     "fenced": "wait: another node has the device, and reads it",

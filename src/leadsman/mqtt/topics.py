@@ -23,7 +23,7 @@
 | `{prefix}/status`                    | birth, heartbeat, stop and will, one JSON             | yes, 1        |
 | `{prefix}/lease`                     | which node owns the app, while others stand by        | yes, 0        |
 | `{prefix}/nodes/{node}`              | a node of an app that several share, and what it owns | yes, 0 or 1   |
-| `{prefix}/nodes/{node}/drain`        | in: give everything away and take nothing             | no, 1         |
+| `{prefix}/nodes/{node}/drain`        | in: hand everything over and accept nothing           | no, 1         |
 | `{prefix}/introspect`                | in: a request for the registrations and their state   | no, 1         |
 | `{prefix}/introspect/response`       | the answer, if no response topic was named            | no, 1         |
 | `{prefix}/registry`                  | the registrations, for tools                          | yes, 1        |

@@ -14,7 +14,7 @@ from leadsman.mqtt.answers import Json, object_in
 State = Literal["active", "standby", "taking_over", "fenced", "draining"]
 """``active``: it polls what it owns. ``standby``: it owns nothing, and would take over. ``taking_over``: it is about to
 be active. ``fenced``: it may not act, and stops what it did. ``draining``: it hands over its devices, or has done so,
-and takes nothing."""
+and accepts nothing."""
 STATES: tuple[State, ...] = get_args(State)
 
 LIFE = 3

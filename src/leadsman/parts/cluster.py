@@ -101,7 +101,7 @@ class SharingNode(Node):
         life.starts.append(functools.partial(cluster.start, shards, core.link, core.end))
         life.starts.append(self._report.start)
         life.before_stop.append(functools.partial(cluster.stop, HAND_OVER))
-        life.last_messages["the goodbye of the node"] = self._report.goodbye
+        life.last_messages["the last status of the node"] = self._report.goodbye
 
 
 class _ShardEvents(EventBus):

@@ -50,7 +50,7 @@ def publish_offline(core: Core) -> None:
             link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))
             raise
 
-    core.life.last_messages["the goodbye"] = goodbye
+    core.life.last_messages["the last status"] = goodbye
 
 
 def _common(core: Core) -> "Status":

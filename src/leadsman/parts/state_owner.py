@@ -57,4 +57,4 @@ def _compare(core: Core, this: owner.Owner, before: owner.Owner) -> None:
             extra=about,
         )
     elif this.program != before.program:
-        logger.info("%s has the state of %s, which this app goes on with", path, before, extra=about)
+        logger.info("%s has the state of %s, which this app continues with", path, before, extra=about)

@@ -75,7 +75,7 @@ def leave_hung(seconds: float, culprit: str) -> None:
     """End the process at once, after the stacks of all its threads were written to stderr."""
     end = threading.Timer(DUMP, os._exit, (HUNG,))
     end.daemon = True
-    with contextlib.suppress(RuntimeError):  # the system gives no further thread, which may be why it hangs
+    with contextlib.suppress(RuntimeError):  # the system cannot start another thread, which may be why it hangs
         end.start()
     with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):  # there may be no stderr
         faulthandler.dump_traceback(sys.stderr, all_threads=True)

@@ -37,7 +37,7 @@ class Content(Value):
             raise InvalidType(f"content_type is {content_type!r}; write text such as 'image/jpeg'")
         if not _TYPE.fullmatch(content_type):
             raise InvalidValue(f"content_type is {content_type!r}; write a media type such as 'image/jpeg'")
-        limits = f"write 1 to {MAX_CONTENT_BYTES} bytes, since the outbox takes no more"
+        limits = f"write 1 to {MAX_CONTENT_BYTES} bytes, since the outbox accepts no more"
         whole(limit, "limit", 1, MAX_CONTENT_BYTES, kind="write a number of bytes, such as 200_000", limits=limits)
         self._hold(content_type=content_type, limit=limit)
 

@@ -351,7 +351,7 @@ class _Payload:
             raise InvalidValue(f"{self._control}: {name!r} does not take {least}, which a controller sends; write ge=0")
         if "multipleOf" in field and (field["multipleOf"] != 1 or not is_whole):
             raise InvalidValue(
-                f"{self._control}: {name!r} takes only multiples of {field['multipleOf']:g}, and a controller sends"
+                f"{self._control}: {name!r} accepts only multiples of {field['multipleOf']:g}, and a controller sends"
                 " others; leave multiple_of out, and round in the handler"
             )
 

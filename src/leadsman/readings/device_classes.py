@@ -122,15 +122,15 @@ def check_class(device_class: str, unit: str | None, state_class: str | None) ->
         what = (
             f"write one of {', '.join(taken)}" if len(taken) > 1 else f"write {taken[0]!r}" if taken else "leave it out"
         )
-        raise InvalidValue(f"device_class {device_class!r} does not take the state_class {state_class!r}; {what}")
+        raise InvalidValue(f"device_class {device_class!r} does not allow the state_class {state_class!r}; {what}")
     if unit is None:
         return
     if device_class in WITHOUT_UNIT or device_class not in UNITS:
-        raise InvalidValue(f"device_class {device_class!r} takes no unit; leave out unit={unit!r}")
+        raise InvalidValue(f"device_class {device_class!r} has no unit; leave out unit={unit!r}")
     listed = UNITS[device_class]
     if listed is not None and _as_listed(unit) not in listed.split(", "):
         what = f"write one of {listed}" if listed else "leave the unit out"
-        raise InvalidValue(f"device_class {device_class!r} does not take the unit {unit!r}; {what}")
+        raise InvalidValue(f"device_class {device_class!r} does not allow the unit {unit!r}; {what}")
 
 
 def _as_listed(unit: str) -> str:

@@ -150,7 +150,9 @@ class OwnFilter(BuiltInFilter):
         try:
             inspect.signature(take).bind(0.0, 0.0)
         except TypeError:
-            raise InvalidType(f"take of {self.name} in {what} does not take (value, now); give it both") from None
+            raise InvalidType(
+                f"take of {self.name} in {what} does not accept (value, now); add both parameters"
+            ) from None
         except ValueError:  # a function in C tells no signature
             pass
 

@@ -73,7 +73,7 @@ class Sensor(Value):
 
     Raises:
         InvalidValue, InvalidType: at construction; also if Home Assistant does not have the device class or a
-            further option, or does not take the unit or the state class with the class.
+            further option, or does not allow the unit or the state class with the class.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Sensor(Value):
         if state_class is not None and state_class not in STATE_CLASSES:
             raise InvalidValue(f"state_class is {state_class!r}; it must be one of {', '.join(STATE_CLASSES)}")
         if state_class == "measurement_angle" and unit != "°":
-            raise InvalidValue(f"state_class 'measurement_angle' takes the unit '°', and not {unit!r}")
+            raise InvalidValue(f"state_class 'measurement_angle' requires the unit '°', and not {unit!r}")
         if icon is not None and ":" not in icon:
             wrong = f"icon is {icon!r}; write the set and the name of the icon, such as 'mdi:water'"
             raise InvalidValue(wrong).at("icon")

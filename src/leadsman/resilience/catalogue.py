@@ -124,7 +124,7 @@ class Catalogue:
         knobs = {knob: value for knob, value in given.items() if value is not None}
         if name in self.named:
             if knobs:
-                raise InvalidValue(f"{name!r} is a policy and not a family; it does not take {', '.join(knobs)}")
+                raise InvalidValue(f"{name!r} is a policy and not a family; it does not accept {', '.join(knobs)}")
             return self.named[name].policy
         if name not in self.families:
             raise InvalidValue(f"no policy is called {name!r}; {suggestion(name, (*self.named, *self.families))}")

@@ -284,7 +284,7 @@ class LoggedPublisher(StatePublisher):
         fields = reading.fields
         last = None if self.comparison is None else self.comparison.last
         published = self._rule is None or (last is not None and last.fields is fields)
-        verb = "published" if published else "not published, as its publish rule says:"
+        verb = "published" if published else "not published, because of its publish rule:"
         size, names = count_noun(len(encode(fields)), "byte"), clean(", ".join(fields))
         logger.debug(
             "%s: %s %s in %s: %s",

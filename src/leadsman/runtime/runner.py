@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leadsman.events import DeviceLeft
-from leadsman.monitoring.health import GOODBYE
+from leadsman.monitoring.health import MARKED_UNAVAILABLE
 from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.retry_loop import Execution
@@ -33,7 +33,7 @@ class Goodbye(NamedTuple):
     @property
     def cause(self) -> str:
         """Why there is no reading."""
-        return f"{GOODBYE}: {self.reason}"
+        return f"{MARKED_UNAVAILABLE}: {self.reason}"
 
 
 def report_goodbye(name: str, reason: str, environment: Environment) -> Goodbye:

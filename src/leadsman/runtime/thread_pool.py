@@ -192,7 +192,7 @@ class ThreadPool:
             return None
         try:
             thread = TakenThread(self, self._loop, self._name)
-        except DeviceUnavailable:  # the system gives no further thread
+        except DeviceUnavailable:  # the system cannot start another thread
             return None
         self._all.add(thread)
         return thread
@@ -233,11 +233,11 @@ class ThreadPool:
         now = self._loop.time()
         held = sorted((thread.since, thread.holder.name) for thread in self._all if thread.holder is not None)
         if not held:  # not one could be started
-            return ": the system gives no further thread"
+            return ": the system cannot start another thread"
         names = ", ".join(f"{name} (for {human(round(now - since, 1))})" for since, name in held[:_NAMED])
         others = f" and {len(held) - _NAMED} others" if len(held) > _NAMED else ""
         which = "it is" if len(held) == 1 else f"all {len(held)} are"
-        return f": {which} busy with {names}{others}; give the blocking calls there a timeout"
+        return f": {which} busy with {names}{others}; set a timeout on the blocking calls there"
 
     def _clear_later(self) -> None:
         if self._clearance is None and len(self._free) > 1:

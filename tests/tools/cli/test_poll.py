@@ -41,7 +41,7 @@ def test_a_program_gets_the_fields(asked):
 def test_a_poll_that_gives_nothing_to_publish_says_so(asked):
     code, _, printed = asked(None)
 
-    assert (code, printed.out) == (0, "boiler: polled; its handler gave no reading, so nothing was published\n")
+    assert (code, printed.out) == (0, "boiler: polled; its handler returned no reading, so nothing was published\n")
 
 
 def test_the_topics_of_the_root_device_have_no_level_for_it(asked):
@@ -60,7 +60,7 @@ def test_why_there_is_no_reading_is_said_and_exits_with_1(asked, error):
     [
         ((READS | {"kind": "source"},), "is a source"),
         ((READS | {"kind": "event"},), "sends events when they happen"),
-        ((READS | {"kind": "command"},), "takes commands only"),
+        ((READS | {"kind": "command"},), "accepts commands only"),
         ((), "is a side job"),
     ],
 )

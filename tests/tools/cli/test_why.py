@@ -262,7 +262,7 @@ def test_an_app_that_does_not_answer_is_a_verdict(ask):
     code, printed = ask("boiler", finds=None, kept={"house/status": status})
 
     assert code == 3
-    assert printed.startswith("boiler: its app ended without a goodbye, or lost its network")
+    assert printed.startswith("boiler: its app ended without its last status, or lost its network")
 
 
 def test_a_broker_that_cannot_be_reached_is_a_verdict(ask, stage):

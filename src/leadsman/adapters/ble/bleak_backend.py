@@ -41,7 +41,7 @@ _MAX_DEVICES = 4096
 _OFF = "Bluetooth is missing or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
 _DENIED = "the system refuses Bluetooth to this user; add the user to the group bluetooth, or allow it in its settings"
 _ABSENT = {
-    "NO_BLUETOOTH": "there is no Bluetooth adapter; plug one in, and look whether bluetoothctl list shows it",
+    "NO_BLUETOOTH": "there is no Bluetooth adapter; plug one in, and check that bluetoothctl list shows it",
     "NO_BLE_CENTRAL_ROLE": "no Bluetooth adapter here can do Bluetooth Low Energy; plug in another one",
     "DENIED_BY_USER": _DENIED,
     "DENIED_BY_SYSTEM": _DENIED,

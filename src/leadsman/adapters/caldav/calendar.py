@@ -86,7 +86,7 @@ class CalDav:
     ) -> None:
         self.retry_tokens = retry_tokens
         if password is not None and token is not None:
-            raise InvalidValue("password and token are given; write one of them")
+            raise InvalidValue("password and token are both set; write only one of them")
         if search not in get_args(Search):
             raise InvalidValue(f'search is {search!r}; it must be "auto" or "all"')
         self._search = search

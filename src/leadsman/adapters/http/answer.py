@@ -311,7 +311,7 @@ class HttpUnavailable(DeviceUnavailable):
 _ADVICE: Mapping[int, str] = {
     403: "the server accepts the account, and not this request: check its rights",
     404: "there is nothing at this address: check url and path",
-    405: "the server does not take this method here",
+    405: "the server does not allow this method here",
     407: "a proxy stands before the server, and wants an account",
     410: "there is nothing at this address any more",
 }
@@ -402,7 +402,7 @@ def _reason(headers: Mapping[str, str], start: bytes) -> str:
 def _login_advice(headers: Mapping[str, str], scheme: str | None) -> str:
     wanted = headers.get("www-authenticate", "").lower()
     if scheme is None:
-        return "it wants an account: give username=… and password=…, or token=…"
+        return "it requires an account: set username=… and password=…, or token=…"
     if scheme == "basic" and "digest" in wanted:
         return 'it wants a digest: write auth="digest"'
     if scheme == "digest" and wanted and not wanted.startswith("digest"):

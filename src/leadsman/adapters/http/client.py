@@ -136,21 +136,21 @@ class HttpClient:
         self, username: str | None, password: str | SecretValue | Path | None, token: str | SecretValue | Path | None
     ) -> tuple[str | None, Secret | Path | None]:
         if password is not None and token is not None:
-            raise InvalidValue("password and token are given; write one of them")
+            raise InvalidValue("password and token are both set; write only one of them")
         name, secret = username, password if token is None else token
         if self._base is not None and (parts := urlsplit(str(self._base))).username is not None:
             if username is not None or secret is not None:
                 raise InvalidValue(
-                    "url has an account, and username, password or token are given as well; write one of them"
+                    "url has an account, and username, password or token are set as well; write only one of them"
                 )
             name, secret = unquote(parts.username or ""), unquote(parts.password or "")
         _check_text("username", name)
         if name is not None and (":" in name or not name.isprintable()):
             raise InvalidValue("username has a colon or a control character, which HTTP cannot send")
         if token is None and (name is None) != (secret is None):
-            raise InvalidValue("one of username and password is given; write both of them, or none")
+            raise InvalidValue("only one of username and password is set; write both or neither")
         if token is not None and name is not None:
-            raise InvalidValue("username and token are given; write one of them")
+            raise InvalidValue("username and token are both set; write only one of them")
         if token is not None and not isinstance(token, Path) and not str(reveal(token)).isprintable():
             raise InvalidValue("token has a control character, which HTTP cannot send")
         return name, secret if isinstance(secret, Path) else secret_or_none(
@@ -313,7 +313,7 @@ class HttpClient:
         async with self._slots:
             if (wire := self._wire) is None:
                 raise DeviceUnavailable(f"{progress.place}: the client is closed")
-            progress.text = "the server took the request and did not answer"
+            progress.text = "the server accepted the request and did not answer"
             self._requests += 1
             self._under_way += 1
             try:
@@ -375,7 +375,7 @@ class HttpClient:
             raise InvalidValue(f"params cannot be sent: {describe(error)}") from error
         if is_url(path):
             if urlsplit(path).username is not None:
-                raise InvalidValue(f"the URL {display_url(path)} has an account; give it to HttpClient")
+                raise InvalidValue(f"the URL {display_url(path)} contains an account; pass it to HttpClient")
             parts = urlsplit(path)
         elif self._base is None or "://" in path.partition("?")[0]:
             raise InvalidValue(

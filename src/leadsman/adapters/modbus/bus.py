@@ -63,7 +63,7 @@ class Modbus(PortAdapter):
         echo: bool = False,
     ) -> None:
         if echo and isinstance(port, SerialPort):
-            raise InvalidValue("echo is given beside a SerialPort; write SerialPort(…, echo=True)")
+            raise InvalidValue("echo is set beside a SerialPort; write SerialPort(…, echo=True)")
         super().__init__(port, lambda url: _port(url, baudrate, parity, timeout, echo))
         framer = self._port.framer
         if not isinstance(framer, ModbusRtuFramer | ModbusTcpFramer):

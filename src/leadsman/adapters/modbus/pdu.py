@@ -26,7 +26,7 @@ _ON, _OFF = b"\xff\x00", b"\x00\x00"
 EXCEPTIONS = {
     1: ("illegal function", "does not know this function"),
     2: ("illegal data address", "does not have all of these addresses"),
-    3: ("illegal data value", "does not take this number or value"),
+    3: ("illegal data value", "does not accept this number or value"),
     4: ("server device failure", "failed while it answered"),
     5: ("acknowledge", "needs more time"),
     6: ("server device busy", "is busy"),

@@ -78,7 +78,7 @@ class Optolink(PortAdapter):
         if protocol not in _LISTENS_FOR:
             raise InvalidValue(f"protocol is {protocol!r}; it must be 'P300' or 'KW'")
         if echo and isinstance(port, SerialPort):
-            raise InvalidValue("echo is given beside a SerialPort; write SerialPort(…, echo=True)")
+            raise InvalidValue("echo is set beside a SerialPort; write SerialPort(…, echo=True)")
 
         def opened(path: str) -> SerialPort:
             return SerialPort(path, 4800, parity="E", stopbits=2, framer=FixedFramer(1), timeout=timeout, echo=echo)

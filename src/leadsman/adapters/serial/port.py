@@ -498,7 +498,7 @@ def advice(error: Exception) -> str:
     if "Inappropriate ioctl" in str(error):  # of termios, which pyserial puts into its text
         return "it is no serial port; write the path of one, such as /dev/serial/by-id/…"
     if not isinstance(error, OSError) and error.args[:1] == (errno.EINVAL,):  # termios.error is no OSError
-        return "it does not take these settings; check baudrate, bytesize, parity and stopbits"
+        return "it does not accept these settings; check baudrate, bytesize, parity and stopbits"
     return str(error)
 
 

@@ -329,7 +329,7 @@ def _owner(node: NodeMachine, state: TakingOver | Active, event: Event, moment: 
     rule, now = node.rule, moment.now
     match event:
         case Disconnected(taken_over=True):
-            return _fence(node, "the broker gave the session to another client", rest=True)
+            return _fence(node, "another client took over the session", rest=True)
         case Disconnected():
             return node._replace(state=state._replace(connected=False)), ()
         case Connected():

@@ -39,9 +39,9 @@ EXIT_CODES = {
     4: "leadsman doctor: a check failed",
     69: 'a device with on_failure="stop" failed for good',
     70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
-    75: "no device gave a reading for as long as supervision.exit_when_stale says",
+    75: "no device had a reading for the time in supervision.exit_when_stale",
     78: "the configuration is wrong: settings, wherever they come from, a registration, or a missing library",
-    79: "the event loop was blocked for as long as supervision.exit_when_hung says",
+    79: "the event loop was blocked for the time in supervision.exit_when_hung",
     130: "a second Ctrl-C or SIGTERM while an app stops, or a first Ctrl-C while a command waits",
 }
 """All of them, and what each means."""

@@ -82,7 +82,7 @@ _DEVICE, _REST = 60, 300
 """Bytes of a heartbeat: a device, and the rest; see `leadsman.monitoring.heartbeat`."""
 MIN_WILL_SHARE = 0.4
 """The part of a will delay that must have passed: brokers round, and one that counts whole seconds makes 1 s of 2."""
-RUN_AGAIN = "run the doctor again; if this stays, look at the broker's log"
+RUN_AGAIN = "run the doctor again; if this remains, check the broker's log"
 """The advice where something was not seen."""
 
 
@@ -168,7 +168,7 @@ def version(facts: Facts) -> Iterator[Result]:
 def client_ids(facts: Facts) -> Iterator[Result]:
     """Whether the broker distinguishes clients by their client ids."""
     if facts.broker.mixed_up:
-        text = "connections with different client ids end each other: the broker gives them one id"
+        text = "connections with different client ids end each other: the broker assigns them one id"
         yield fail(text, f"give each app a user of its own{_in_mosquitto(facts, 'use_username_as_clientid false')}")
 
 
@@ -267,7 +267,7 @@ SKEW = 5.0
 """Seconds that two clocks may differ. The answer of the app takes its time, too."""
 SEVERAL, OFTEN = 3, 60.0
 """Connections that were lost, and seconds: an app that connects this often does not keep its connection."""
-OF_A_TOPIC = "the broker does not take messages of"
+OF_A_TOPIC = "the broker does not accept messages of"
 """Begins what an app reports of a topic that ends its connections, or whose messages are too large."""
 REFUSED = "refused a message of"
 """The same of a topic whose messages the broker refuses."""
@@ -321,9 +321,9 @@ def _not_offered(facts: Facts) -> Result:
     if probe is None:
         return not_seen(broker, "probe")
     if broker.protocol != V5:
-        return unknown("MQTT 3.1.1 does not say whether a message is refused")
+        return unknown("MQTT 3.1.1 cannot report that a message is refused")
     if probe.early:
-        return unknown("this broker would give the probes to your consumers, so none were sent")
+        return unknown("this broker would deliver the probes to your consumers, so none were sent")
     if probe.heard:
         return unknown("this connection cannot hold a message back, so none were sent")
     if probe.code is not None and probe.code < 0x80:
@@ -354,7 +354,7 @@ def subscribing(facts: Facts) -> Iterator[Result]:
         yield unknown(f"{_named(failed)}: {clean(broker.filters[failed[0]].fault or '')}", RUN_AGAIN)
     elif all(heard or (heard is None and each in elsewhere) for each, heard in found.items()):
         text = f"requests arrive at {count_noun(len(found) - len(elsewhere), 'filter')}"
-        yield ok(text + (f", and the broker takes {count_noun(len(elsewhere), 'further one')}" if elsewhere else ""))
+        yield ok(text + (f", and the broker accepts {count_noun(len(elsewhere), 'further one')}" if elsewhere else ""))
 
 
 def _heard(answer: Answered) -> bool | None:
@@ -730,7 +730,7 @@ def clock(facts: Facts) -> Iterator[Result]:
     if machine.now < LONG_AGO:
         yield fail(f"the clock says {rfc3339(machine.now)}", "set it: timedatectl set-ntp true")
     elif machine.synchronised is None:
-        yield unknown("the kernel does not say whether the clock follows a time server")
+        yield unknown("the kernel does not report whether the clock follows a time server")
     elif machine.synchronised:
         yield ok("it follows a time server")
     else:

@@ -210,7 +210,7 @@ COMMAND = Subcommand(
     "each node.\n"
     "status:  the nodes, the devices that no node owns, and the labels that no node has. Without "
     "PREFIX it shows all apps.\n"
-    "drain:   the node hands everything over to the others at once and takes nothing, until undrain "
+    "drain:   the node hands everything over to the others at once and accepts nothing, until undrain "
     "or a restart.\n"
     "undrain: the node takes part again.\n"
     "forget:  remove the document, status and registry of a node whose machine is gone for good.",

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """Examine the broker and the machine of an app."""
     if options.target is None:
         if options.prefix is None:
-            raise UsageError("no app is given; write MODULE:APP, such as house:app, or --prefix")
+            raise UsageError("name an app: MODULE:APP, such as house:app, or --prefix")
         return examine(of_prefix(*running_app(options)), as_json=options.json)
     if options.prefix is not None:
         options.topic_prefix = options.prefix

@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> None:
 
 COMMAND = Subcommand(
     run,
-    "Holds a device: it is not polled until somebody releases it. A poll under way goes on to its "
+    "Holds a device: it is not polled until somebody releases it. A poll under way runs to its "
     "end. A source cannot be held; isolate its circuit instead.",
     (
         "leadsman hold house:app boiler",

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(json_text(fields))
     elif fields is None:
-        print_text(f"{name}: polled; its handler gave no reading, so nothing was published")
+        print_text(f"{name}: polled; its handler returned no reading, so nothing was published")
     else:
         print_text(f"{name}: {describe_fields(fields, terms)}")
 
@@ -53,15 +53,15 @@ def run(options: argparse.Namespace) -> None:
 def _not_polled(section: "DeviceSection | None") -> str:
     """Why nobody can poll a device; empty text if one can."""
     if section is None:
-        return "is a side job, which gives no readings"
+        return "is a side job, which has no readings"
     kinds = {each["kind"] for each in section["registrations"]}
     if "telemetry" in kinds:
         return ""
     if "source" in kinds:
-        return "is a source: it gives readings by itself, and nobody can ask it for one"
+        return "is a source: it publishes readings by itself, and cannot be polled"
     if "event" in kinds:
         return "sends events when they happen, and nobody can ask it for one"
-    return "takes commands only, and gives no readings"
+    return "accepts commands only, and has no readings"
 
 
 COMMAND = Subcommand(

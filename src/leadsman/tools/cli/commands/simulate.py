@@ -217,7 +217,7 @@ COMMAND = Subcommand(
         argument("--seed", "another day of the same kind (default: 1)", metavar="N", type=int, default=1),
         argument(
             "--for",
-            "simulate so long (default: 24h)",
+            "how long to simulate (default: 24h)",
             dest="length",
             metavar="TIME",
             type=duration,
