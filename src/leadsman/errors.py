@@ -49,6 +49,13 @@ class ConfigurationError(LeadsmanError):
         return error
 
 
+def decided_twice(what: str, first: type, second: type) -> ConfigurationError:
+    """The error of an app in which two parts decide one thing, by the classes with which they do so."""
+    return ConfigurationError(
+        f"{first.__module__} and {second.__module__} both decide {what}; leave one of them out of the parts of the app"
+    )
+
+
 class InvalidValue(ConfigurationError, ValueError):
     """The type is right, but the value is not allowed."""
 

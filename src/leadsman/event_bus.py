@@ -8,12 +8,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, ParamSpec, TypeVar, cast
 
-from leadsman.events import Event, PollWithoutReading, ReadingTaken
+from leadsman.events import AppFault, Event, PollWithoutReading, ReadingTaken
 from leadsman.loop.clock import Clock
 
 E = TypeVar("E", bound=Event)
+P = ParamSpec("P")
 Observer = Callable[[Event], None]
 """Takes an event. It must be quick and must not raise. If it raises, that is logged, and the others still get it."""
 
@@ -31,6 +32,37 @@ class Phase(IntEnum):
     """The state that survives a restart, the trace included."""
     ACT = 4
     """Observers that change something because of the event, such as the recovery of an adapter."""
+
+
+class Observers(Generic[P]):
+    """Functions that are called together, in the order in which they were added: what several parts of an app may want
+    to know. What one of them raises is reported as a fault of the app, and costs no other one and no caller.
+
+    Args:
+        what: what the log calls them.
+        emit: takes the faults.
+    """
+
+    __slots__ = ("_added", "_emit", "_what")
+
+    def __init__(self, what: str, emit: Callable[[AppFault], None]) -> None:
+        self._added: tuple[Callable[P, object], ...] = ()
+        self._what = what
+        self._emit = emit
+
+    def __bool__(self) -> bool:
+        return bool(self._added)
+
+    def add(self, observer: Callable[P, object]) -> None:
+        """Call `observer` from now on, after those that were added before."""
+        self._added += (observer,)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for observer in self._added:
+            try:
+                observer(*args, **kwargs)
+            except Exception as error:
+                self._emit(AppFault(self._what, error))
 
 
 class _Subscription(NamedTuple):

@@ -716,6 +716,38 @@ def test_an_app_that_is_no_node_below_the_same_prefix_is_said(cluster, caplog):
     assert "another app publishes below 'house/'" in caplog.text
 
 
+@pytest.mark.parametrize("first_gone", ["app", "node"])
+def test_an_app_and_a_node_of_another_engine_are_each_said_until_it_is_gone(cluster, first_gone):
+    def last_error():
+        return json.loads(cluster.broker.retained["house/nodes/one/status"].payload)["mqtt"]["last_error"]
+
+    def app(state):
+        cluster.broker.send("house/status", {"state": state, "client_id": "house"})
+        cluster.run(5)
+
+    cluster.start("one")
+    cluster.run(10)
+    engine, cluster.engine = cluster.engine, None
+    cluster.start("other")
+    cluster.run(60)
+    cluster.engine = engine
+    assert "the node 'other'" in last_error()
+    app("online")
+    assert "the node 'other'" in last_error(), "what was found first is shown"
+    if first_gone == "app":
+        app("offline")
+        assert "the node 'other'" in last_error()
+        cluster.stop("other")
+        cluster.run(5)
+    else:
+        cluster.stop("other")
+        cluster.run(5)
+        assert "its client id is 'house'" in last_error()
+        app("offline")
+
+    assert last_error() is None
+
+
 def test_one_access_list_is_enough_for_all_nodes(cluster):
     def register(app):
         meters(app)

@@ -30,7 +30,7 @@ class House:
         about = Identity("house", "1", "1", TOPICS, "house")
         registry = DeviceRegistry(about, declared(app.telemetries, {}, {}), {}, health=False)
         self.publication = RegistryPublication(
-            registry, TOPICS, self.link, clock, OtherTopics(), None, lambda finder: False
+            registry, TOPICS, self.link, clock, OtherTopics(print), None, lambda finder: False
         )
 
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from leadsman.event_bus import EventBus
 from leadsman.events import ReadingTaken
 from leadsman.loop.clock import Clock
 from leadsman.monitoring.health import HealthRecords
@@ -36,14 +37,14 @@ def house(devices, jobs=()):
     for name in (*devices, *jobs):
         records.register(name, 100.0, 0.0)
     statuses, link, kept = Statuses(records, 0.0, frozenset(jobs)), Link(), Kept()
+    clock = Clock(lambda: 0.0, lambda: 0.0)
+    environment = SimpleNamespace(clock=clock, events=EventBus(clock))
     return SimpleNamespace(
         records=records,
         statuses=statuses,
         link=link,
         works=kept.works,
-        heartbeat=Heartbeat(
-            Topics("house"), {}, 30.0, statuses, link, Clock(lambda: 0.0, lambda: 0.0), kept, snapshot=lambda name: None
-        ),
+        heartbeat=Heartbeat(Topics("house"), {}, 30.0, statuses, link, environment, kept, snapshot=lambda name: None),
     )
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman import Broker
+from leadsman.event_bus import EventBus
 from leadsman.events import (
     AttemptFailed,
     CircuitMoved,
@@ -58,13 +59,14 @@ class Watched:
         for name in (*devices, *jobs):
             self.records.register(name, STALE_AFTER, 0.0)
         asked = SimpleNamespace(opened_at=None, opens=0, attempts=1)
+        clock = Clock(lambda: self.now, lambda: WALL + self.now)
         self.heartbeat = Heartbeat(
             Topics("house"),
             {"version": "1.0"},
             30.0,
             Statuses(self.records, 0.0, frozenset(jobs)),
             self.link,
-            Clock(lambda: self.now, lambda: WALL + self.now),
+            SimpleNamespace(clock=clock, events=EventBus(clock)),
             AtOnce(),
             snapshot=lambda name: (asked, WALL + 60),
         )

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from leadsman import Broker, Brokers
-from leadsman.errors import BrokerError, ConnackMissing, NotListening
+from leadsman.errors import BrokerError, ConfigurationError, ConnackMissing, NotListening
 from leadsman.event_bus import EventBus
-from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
+from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, PrefixShared, SubscriptionFailed
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import DAY, PATIENT, V5, V311
@@ -296,7 +296,7 @@ class TestConnecting:
 class TestReceiving:
     def test_a_message_reaches_the_listener_of_its_filter_on_each_connection(self, running):
         life, heard = running(), []
-        life.link.subscriptions.listeners["house/+/set"] = heard.append
+        life.link.listen("house/+/set", heard.append)
         life.start()
         life.broker.send("house/lamp/set", b"on")
         life.run(1)
@@ -311,7 +311,8 @@ class TestReceiving:
     def test_a_refused_subscription_is_reported_and_leaves_the_others_alone(self, running):
         life, heard = running(), []
         life.broker.refuse_subscriptions = {"secret/#"}
-        life.link.subscriptions.listeners |= {"secret/#": heard.append, "house/#": heard.append}
+        life.link.listen("secret/#", heard.append)
+        life.link.listen("house/#", heard.append)
         life.start()
         life.broker.send("house/lamp/set", b"on")
         life.run(1)
@@ -326,7 +327,7 @@ class TestReceiving:
             raise ValueError("odd")
 
         life = running()
-        life.link.subscriptions.listeners["house/#"] = listener
+        life.link.listen("house/#", listener)
         life.start()
         life.broker.send("house/lamp/set", b"on")
         life.run(1)
@@ -410,6 +411,44 @@ class TestEnding:
 
         status = up.broker.retained[STATUS].payload
         assert status == b"1" if acknowledged else status.startswith(b"session")
+
+
+def test_nothing_is_sent_before_everybody_has_released_it(running):
+    here = running()
+    here.link.hold("the list")
+    here.link.hold("the names")
+    here.put(1)
+    here.start()
+    here.run(1)
+    here.link.release("the list")
+    here.run(1)
+    assert here.arrived() == []
+    here.link.release("the names")
+    here.run(1)
+
+    assert here.arrived() == [1]
+
+
+def test_two_parts_that_remember_the_subscriptions_are_an_error_that_names_both(running):
+    class Record:
+        def __init__(self):
+            self.known = {}
+
+    here = running()
+    here.link.remember(Record())
+    with pytest.raises(ConfigurationError, match=f"{__name__} and {__name__} both decide how subscriptions are"):
+        here.link.remember(Record())
+
+
+def test_several_conflicts_are_shown_one_after_the_other_and_each_change_is_an_event(running):
+    here = running()
+    for kind, reason in (("app", "an app"), ("node", "a node"), ("app", "an app"), ("app", None), ("app", None)):
+        here.link.report_conflict(kind, reason)
+    assert here.link.last_error == "a node"
+    here.link.report_conflict("node", None)
+
+    assert here.link.last_error is None
+    assert [each.reason for each in here.all(PrefixShared)] == ["an app", "a node", "a node", None]
 
 
 class Commanding(MemoryBroker):

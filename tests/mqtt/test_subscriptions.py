@@ -32,7 +32,8 @@ class Apparatus:
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
         self.subscriptions = Subscriptions(clock, bus)
-        self.subscriptions.listeners = {"a": lambda message: None, "b": lambda message: None}
+        self.subscriptions.listen("a", lambda message: None)
+        self.subscriptions.listen("b", lambda message: None)
 
     def connects(self, **answers):
         """One connection. Returns the filters that it asked for."""
@@ -124,7 +125,8 @@ def test_a_filter_that_breaks_two_connections_is_left_out_for_a_while(here):
 
 def test_a_message_is_passed_to_the_first_filter_that_takes_it_in(here):
     seen = []
-    here.subscriptions.listeners = {"a/+": lambda m: seen.append("one"), "a/#": lambda m: seen.append("many")}
+    here.subscriptions.listen("a/+", lambda m: seen.append("one"))
+    here.subscriptions.listen("a/#", lambda m: seen.append("many"))
 
     here.subscriptions.received(Received("a/b", b"", False))
     here.subscriptions.received(Received("a/b/c", b"", False))
@@ -133,11 +135,37 @@ def test_a_message_is_passed_to_the_first_filter_that_takes_it_in(here):
     assert seen == ["one", "many"]
 
 
-def test_a_callback_that_raises_costs_its_message_only(here):
-    here.subscriptions.listeners = {"a": lambda message: 1 / 0}
+def test_a_callback_that_raises_costs_its_message_only_and_no_other_callback_of_the_filter(here):
+    seen = []
+    here.subscriptions.listen("a", lambda message: 1 / 0)
+    here.subscriptions.listen("a", seen.append)
 
     here.subscriptions.received(Received("a", b"", False))
 
     (fault,) = here.events
     assert isinstance(fault, AppFault)
     assert isinstance(fault.error, ZeroDivisionError)
+    assert len(seen) == 1
+
+
+def test_a_filter_is_subscribed_to_as_long_as_one_of_its_listeners_is_left(here):
+    first, second = [], []
+    here.subscriptions.listen("c", first.append)
+    here.subscriptions.listen("c", second.append)
+
+    assert here.subscriptions.ignore("c", first.append)
+    here.subscriptions.received(Received("c", b"", False))
+    assert (len(first), len(second)) == (0, 1)
+    assert not here.subscriptions.ignore("c", second.append)
+    assert here.connects() == ["a", "b"]
+
+
+def test_everybody_who_waits_for_an_answer_hears_it(here):
+    heard = []
+    here.subscriptions.answered.add(lambda topic_filter: 1 / 0)
+    here.subscriptions.answered.add(heard.append)
+
+    here.connects()
+
+    assert heard == ["a", "b"]
+    assert [each.where for each in here.events] == ["the answer to a subscription"] * 2

@@ -29,7 +29,8 @@ class Bench:
         bus.subscribe_to(PollWithoutReading, self.events.append)
         self.stopping = asyncio.Event()
         self.environment = Environment(Timers(loop, bus.emit), self.clock, bus, [], self.stopping)
-        self.context = PublisherContext(self.environment, Topics("app"), self.messages.append, OtherTopics())
+        others = OtherTopics(bus.emit)
+        self.context = PublisherContext(self.environment, Topics("app"), self.messages.append, others)
         self.resources = SharedResources()
 
     def pass_time(self, seconds):

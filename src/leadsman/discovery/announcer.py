@@ -108,9 +108,8 @@ class Announcer:
 
     def listen(self) -> None:
         """Subscribe to the descriptions of this app, and to the starts of readers."""
-        listeners = self._link.subscriptions.listeners
-        listeners[self._convention.own] = self._on_own
-        listeners[self._convention.births] = self._on_birth
+        self._link.listen(self._convention.own, self._on_own)
+        self._link.listen(self._convention.births, self._on_birth)
 
     def observe(self, event: Event) -> None:
         """Begin again with each connection."""

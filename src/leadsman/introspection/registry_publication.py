@@ -146,7 +146,7 @@ class RegistryPublication:
             self._number += 1
         others = self._others.topics.values()
         self._known = {topic for topic in known if topic.rsplit("/", 1)[-1] not in RETAINED}.union(*others)
-        self._others.on_new = self._on_new
+        self._others.new.add(self._on_new)
 
     def remove(self, entry: "RegistryDevice | None", finder: str) -> None:
         """Remove the topics of a device that is forgotten, before the next registry is published. Discovery removes
@@ -247,7 +247,7 @@ class RegistryPublication:
         self._kept = None
         self._others.seen = None
         for topic_filter in (kept.topic_filter, *asked):
-            self._link.ignore(topic_filter)
+            self._link.ignore(topic_filter, kept.on_page)
         self._surplus |= {number for number in listed.pages if number > 1}
         self._removals |= {topic: _Removal() for topic in removed}
         if removed:
@@ -313,7 +313,7 @@ class RegistryPublication:
             yield OUTBOX_CHECK_INTERVAL
         unknown = [topic for topic in asked if topic not in link.subscriptions.acknowledged]
         for topic in asked:
-            link.ignore(topic)
+            link.ignore(topic, keep)
         self._others.keep(APP, unknown[:MAX_TOPICS])  # the next start asks again
         return ours(gone, self._topics.prefix, found)
 
@@ -324,7 +324,7 @@ class RegistryPublication:
         elsewhere = [topic for topic in removals if not topic.startswith(below)]
         if not (yield from self._empty(elsewhere, removals, connects)):
             return
-        described, begin = elsewhere or self._others.described is not None, self._clock.monotonic()
+        described, begin = elsewhere or self._others.described, self._clock.monotonic()
         while described and self._clock.monotonic() < begin + FORGETTING:
             yield OUTBOX_CHECK_INTERVAL
             if self._link.connects != connects:

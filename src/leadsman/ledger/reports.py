@@ -4,9 +4,9 @@ The ledger begins a new period at each full hour of the wall clock, and is publi
 gap has ended. Nothing is published while there is no connection, but within a minute after the next one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from leadsman.event_bus import EventBus
+from leadsman.event_bus import EventBus, Observers
 from leadsman.events import LinkUp
 from leadsman.ledger.ledgers import Ledgers
 from leadsman.ledger.saved import HOUR, LedgerRow
@@ -45,8 +45,8 @@ class LedgerReports:
     def __init__(self, topics: Topics, link: Link, environment: Environment, slices: Slices) -> None:
         self.ledgers = Ledgers(environment.clock)
         """The ledgers."""
-        self.save: Callable[[str, Iterable[LedgerRow]], None] | None = None
-        """Takes the changed rows of a ledger, by the name of its device; None if no state is kept."""
+        self.saved: Observers[[str, Sequence[LedgerRow]]] = Observers("saving a ledger", environment.events.emit)
+        """Called with the changed rows of a ledger and the name of its device, to have them saved."""
         self.durable = False
         """Whether readings that wait as the app ends are on disk, and sent by its next life."""
         self._topics = topics
@@ -89,8 +89,8 @@ class LedgerReports:
             LookupError, TypeError, ValueError: the rows are damaged.
         """
         changed = self.ledgers.restore(name, found, durable=self.durable)
-        if changed and self.save is not None:
-            self.save(name, changed)
+        if changed:
+            self.saved(name, changed)
 
     def _on_connection(self, event: LinkUp) -> None:
         """A broker that has lost the session may have lost what it retained, too."""
@@ -147,5 +147,5 @@ class LedgerReports:
         self._link.put(Message(self._topics.of(name, "ledger"), payload, 1, retain=True, latest=True))
 
     def _save(self, name: str, *, stopped: bool) -> None:
-        if self.save is not None and (changed := self.ledgers.rows(name, stopped=stopped)):
-            self.save(name, changed)
+        if self.saved and (changed := [*self.ledgers.rows(name, stopped=stopped)]):
+            self.saved(name, changed)

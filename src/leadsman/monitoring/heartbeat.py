@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
+from leadsman.event_bus import Observers
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixShared, StateFailed, StateWritten
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.loop.slices import Slices
@@ -26,7 +27,7 @@ from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.resilience.environment import Snapshot
+from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.text import clean, describe
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Heartbeat:
         interval: seconds between heartbeats if nothing changes.
         statuses: the statuses of the devices and side jobs.
         link: sends the messages, and is described in them.
-        clock: the clocks.
+        environment: the clocks, and the events, which get the faults of sections.
         slices: does what is too long for one turn of the loop.
         snapshot: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
     """
@@ -91,7 +92,7 @@ class Heartbeat:
         interval: float,
         statuses: Statuses,
         link: Link,
-        clock: Clock,
+        environment: Environment,
         slices: Slices,
         *,
         snapshot: Callable[[str], tuple[Snapshot, float | None]],
@@ -101,7 +102,7 @@ class Heartbeat:
         self._interval = interval
         self._statuses = statuses
         self._link = link
-        self._clock = clock
+        self._clock = clock = environment.clock
         self._snapshot = snapshot
         self._started = clock.monotonic()
         self._slices = slices
@@ -110,8 +111,8 @@ class Heartbeat:
         self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
         """Files of the app's state that cannot be written at the moment, and why."""
-        self.nodes: Callable[[], Mapping[str, int]] | None = None
-        """How many nodes share the app, by what they are; None if it shares it with no other."""
+        self.sections: Observers[[Status]] = Observers("a section of the heartbeat", environment.events.emit)
+        """Called with each document, to add what the parts of the app say in it."""
 
     def observe(self, event: Event) -> None:
         """Process a new connection, or the effect of an event on the status of a device. Observes in
@@ -225,8 +226,7 @@ class Heartbeat:
             document["state_files"] = dict(self.state_files)
         if (lines := left_out_lines()) > 0:
             document["log_lines_left_out"] = lines
-        if self.nodes is not None:
-            document["nodes"] = dict(self.nodes())
+        self.sections(document)
         words, jobs = statuses.words, statuses.jobs
         if listed is None:
             document["devices"] = self._reports((entity for entity in words if entity not in jobs), now)

@@ -12,9 +12,10 @@ from leadsman.errors import (
     ConnectionRefused,
     NotListening,
     SubscriptionRefused,
+    decided_twice,
 )
-from leadsman.event_bus import EventBus
-from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, MessageRepeated, SubscriptionFailed
+from leadsman.event_bus import EventBus, Observers
+from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, MessageRepeated, PrefixShared, SubscriptionFailed
 from leadsman.loop.clock import Clock
 from leadsman.mqtt import broker_choice, connection_state, transport
 from leadsman.mqtt.broker import Broker, Brokers
@@ -43,19 +44,25 @@ LEFT_OUT_FOR = 600.0
 """Seconds that a filter is left out on which the broker closes the connection."""
 
 
+Listener = Callable[[Received], None]
+"""Takes a message. What it raises is reported, and costs no connection."""
+
+
 class Subscriptions:
-    """Topic filters with their listeners. Fill `listeners` before the first connection."""
+    """Topic filters with their listeners; see `Link.listen`."""
 
     def __init__(self, clock: Clock, events: EventBus) -> None:
-        self.listeners: dict[str, Callable[[Received], None]] = {}
+        self.listeners: dict[str, tuple[Listener, ...]] = {}
+        """The listeners of each filter, in the order in which they were added."""
         self.first = False
         """Whether nothing may be sent before the broker has answered all subscriptions."""
         self.unasked = False
         """True until every SUBSCRIBE of a new connection has been sent. Brokers process the packets of a client in
         order, so nobody can react to a later publish before the app is subscribed."""
-        self.urgent: tuple[str, ...] = ()
-        """Filters that are subscribed to before the others, in this order."""
-        self.on_answer: Callable[[str], None] | None = None
+        self.urgent: list[str] = []
+        """Filters that are subscribed to before the others, in this order, if they have listeners. Any part of the app
+        may add some."""
+        self.answered: Observers[[str]] = Observers("the answer to a subscription", events.emit)
         """Called with each filter when the broker has taken or refused it, or when it was left out."""
         self.error: str | None = None
         """The fault of one of the subscriptions, or None."""
@@ -114,7 +121,7 @@ class Subscriptions:
     async def _add(self, connection: Connection, topic_filter: str) -> None:
         if self._clock.monotonic() < self._left_out.get(topic_filter, 0.0):
             self.error = subscription(topic_filter)
-            self._answered(topic_filter)
+            self.answered(topic_filter)
             return
         self._pending[topic_filter] = None
         try:
@@ -127,7 +134,18 @@ class Subscriptions:
             raise
         self._pending.pop(topic_filter, None)
         self._breaks.pop(topic_filter, None)
-        self._answered(topic_filter)
+        self.answered(topic_filter)
+
+    def listen(self, topic_filter: str, listener: Listener) -> None:
+        """Pass the messages of a filter to one more listener."""
+        self.listeners[topic_filter] = (*self.listeners.get(topic_filter, ()), listener)
+
+    def ignore(self, topic_filter: str, listener: Listener) -> bool:
+        """Pass them no more to this listener. Returns whether the filter has others."""
+        others = tuple(each for each in self.listeners.pop(topic_filter, ()) if each != listener)
+        if others:
+            self.listeners[topic_filter] = others
+        return bool(others)
 
     def broke(self) -> bool:
         """The connection ended. Returns whether a subscription was unanswered then, so that it may be to blame."""
@@ -143,18 +161,15 @@ class Subscriptions:
         return True
 
     def received(self, message: Received) -> None:
-        """Pass a message to its callback."""
-        for topic_filter, listener in self.listeners.items():
+        """Pass a message to the listeners of the first filter that it matches."""
+        for topic_filter, listeners in self.listeners.items():
             if topic_matches(topic_filter, message.topic):
-                try:
-                    listener(message)
-                except Exception as error:  # a fault of ours; the message is lost, and the connection is not
-                    self._events.emit(AppFault(f"receiving {clean(message.topic)}", error))
+                for listener in listeners:
+                    try:
+                        listener(message)
+                    except Exception as error:  # a fault of ours; it loses the message, and the connection is kept
+                        self._events.emit(AppFault(f"receiving {clean(message.topic)}", error))
                 return
-
-    def _answered(self, topic_filter: str) -> None:
-        if self.on_answer is not None:
-            self.on_answer(topic_filter)
 
     def _failed(self, topic_filter: str, reason: str) -> None:
         self.error = reason
@@ -179,6 +194,9 @@ class ClientIdentity(NamedTuple):
     will_topic: str
     will: Callable[[int], bytes]
     node: str | None = None
+    takes_turns: bool = False
+    """Whether other processes connect with this client id in turns, and take the session over from each other, with
+    what waits in it."""
 
 
 class SubscriptionRecord(Protocol):
@@ -219,21 +237,15 @@ class Link:
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.connects = 0
         """Connections made since the start."""
-        self.conflict: str | None = None
-        """Which other app publishes below our prefix, and what to do; None if none does."""
         self.refusal: int | None = None
         """The reason code with which the broker refused the last attempt to connect (MQTT 5 §3.2.2.2); else None."""
         self.not_listening: str | None = None
         """The address at which nothing listened at the last attempt to connect; else None."""
         self.client: str | None = None
         """The library of the latest connection; None before the first one."""
-        self.held = False
-        """Whether nothing is sent before `release`."""
-        self.record: SubscriptionRecord | None = None
-        """Remembers the subscriptions over a restart; None if nothing does, so that this process begins new sessions.
-        """
-        self.shared_session = False
-        """Whether other processes connect with this client id in turns."""
+        self._holds: set[str] = set()
+        self._record: SubscriptionRecord | None = None
+        self._conflicts: dict[str, str] = {}
         self._sessions: dict[str, BrokerSession] = {}
         self._kept = BrokerSession()
         """What the broker of the connection keeps of us."""
@@ -283,13 +295,19 @@ class Link:
         return self._window.largest
 
     @property
+    def conflict(self) -> str | None:
+        """Which other app publishes below our prefix, and what to do; None if none does. Of several, the one that was
+        found first."""
+        return next(iter(self._conflicts.values()), None)
+
+    @property
     def last_error(self) -> str | None:
         """The fault of the connection, the prefix, a subscription, a topic whose messages the broker does not take or
         were lost lately, or the will."""
         return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
 
     def _must_wait(self) -> bool:
-        return self.held or self.subscriptions.go_first
+        return bool(self._holds) or self.subscriptions.go_first
 
     @property
     def _no_will(self) -> str | None:
@@ -316,6 +334,17 @@ class Link:
         """``"receive_maximum"`` while readings wait because the broker allows no more messages in flight, else None."""
         return self._window.limited_by
 
+    def report_conflict(self, kind: str, reason: str | None) -> None:
+        """Another app publishes below our prefix: `reason` says which, and what to do; None: none of this kind does any
+        more. Whoever looks for others has a kind of its own, and `PrefixShared` is emitted for each change."""
+        if reason == self._conflicts.get(kind):
+            return
+        if reason is None:
+            del self._conflicts[kind]
+        else:
+            self._conflicts[kind] = reason
+        self._events.emit(PrefixShared(self.conflict if reason is None else reason))
+
     def require_newer(self) -> None:
         """Speak nothing but MQTT 5, before `run`: what is sent needs it."""
         self.choice = broker_choice.require_newer(self.choice)
@@ -329,28 +358,45 @@ class Link:
         """Send `message` as soon as possible; see `SendWindow.put`."""
         self._window.put(message)
 
-    def release(self) -> None:
-        """Send the held messages, and hold none from now on."""
-        self.held = False
+    def hold(self, what: str) -> None:
+        """Send nothing before everybody who holds the messages has released them, each by a name of its own."""
+        self._holds.add(what)
+
+    def release(self, what: str) -> None:
+        """Send the messages, unless somebody else holds them."""
+        self._holds.discard(what)
         self._window.pump()
+
+    def remember(self, record: SubscriptionRecord) -> None:
+        """Have the subscriptions remembered over a restart, before `run`. Without a record this process begins new
+        sessions.
+
+        Raises:
+            ConfigurationError: there is a record already.
+        """
+        if self._record is not None:
+            raise decided_twice("how subscriptions are remembered", type(self._record), type(record))
+        self._record = record
 
     def put_first(self, message: Message) -> None:
         """As `put`, before all that waits."""
         self._window.put(message)
         self.outbox.prefer(message.topic)
 
-    def listen(self, topic_filter: str, listener: Callable[[Received], None]) -> None:
-        """Listen to one more topic filter: on this connection, if there is one, and on all others."""
-        self.subscriptions.listeners[topic_filter] = listener
+    def listen(self, topic_filter: str, listener: Listener) -> None:
+        """Listen to a topic filter: on this connection, if there is one, and on all others. A filter may have several
+        listeners, which are called in the order in which they were added. A message that matches several filters goes
+        to the listeners of that which was added first."""
+        self.subscriptions.listen(topic_filter, listener)
         connection, before = self._window.connection, self._subscribing
         if connection is not None and before is not None:
             self._subscribing = self._loop.create_task(self._subscribe(connection, (topic_filter,), before))
 
-    def ignore(self, topic_filter: str) -> None:
-        """Listen to a topic filter no more."""
-        self.subscriptions.listeners.pop(topic_filter, None)
+    def ignore(self, topic_filter: str, listener: Listener) -> None:
+        """Let a listener hear no more of a topic filter. The subscription of the last one ends."""
+        others = self.subscriptions.ignore(topic_filter, listener)
         connection, before = self._window.connection, self._subscribing
-        if connection is not None and before is not None:
+        if not others and connection is not None and before is not None:
             self._subscribing = self._loop.create_task(self._unsubscribe(connection, topic_filter, before))
 
     def store(self, after: float, write: Callable[[int], None]) -> None:
@@ -487,8 +533,8 @@ class Link:
     def _session_at(self, broker: str) -> BrokerSession:
         """What a broker keeps of us. The first time, that is what an earlier process left."""
         if broker not in self._sessions:
-            known = None if self.record is None else self.record.known.get(broker)
-            self._sessions[broker] = BrokerSession(known, shared=self.shared_session)
+            known = None if self._record is None else self._record.known.get(broker)
+            self._sessions[broker] = BrokerSession(known, shared=self._identity.takes_turns)
         return self._sessions[broker]
 
     def _reason(self, error: BrokerError) -> str:
@@ -551,8 +597,8 @@ class Link:
             if self._window.connection is connection:  # else it is lost already, and the next one subscribes again
                 self.lost(str(error))
         else:
-            if self.record is not None and kept.filters is not None:
-                self.record.keep(str(self.broker), frozenset(kept.filters))
+            if self._record is not None and kept.filters is not None:
+                self._record.keep(str(self.broker), frozenset(kept.filters))
             self._window.pump()
 
     async def _unsubscribe(self, connection: Connection, topic_filter: str, before: asyncio.Task[None]) -> None:
@@ -569,7 +615,7 @@ class Link:
         process, if this one was killed just now."""
         if kept.filters is not None:
             kept.filters.update(filters)
-        record, broker = self.record, str(self.broker)
+        record, broker = self._record, str(self.broker)
         if record is not None and not set(filters) <= set(record.known.get(broker, filters)):
             with contextlib.suppress(TimeoutError):  # a disk that hangs keeps no app offline
                 async with asyncio.timeout(RECORD):

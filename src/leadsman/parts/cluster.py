@@ -86,11 +86,11 @@ class SharingNode(Node):
     def join(self, core: Core) -> None:
         """See `Node`. Requests to drain wait for their turn with all others."""
         cluster, report, life = self._cluster, self._report, core.life
-        listeners, requests = core.link.subscriptions.listeners, core.answers.requests
-        listeners[report.drain_topic] = lambda received: requests.add(received, report.asked, report.refuse)
+        link, requests = core.link, core.answers.requests
+        link.listen(report.drain_topic, lambda received: requests.add(received, report.asked, report.refuse))
         if not core.plan.dry_run:
-            foreign = ForeignNodes(cluster, core.plan.topics, core.link, core.environment.events)
-            listeners[foreign.topic_filter] = foreign.received
+            foreign = ForeignNodes(cluster, core.plan.topics, link)
+            link.listen(foreign.topic_filter, foreign.received)
         if core.found is not None:
             cluster.finders = core.found.finders
         if core.plan.sections.discovery is not None:

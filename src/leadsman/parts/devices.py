@@ -11,7 +11,6 @@ def join(core: Core) -> None:
     def start() -> None:
         core.device_group.start(core.pending)
         core.polling = True
-        core.plan.live.ask_poll = lambda name: core.own_requests.poll(name)
 
     core.life.starts.append(start)
     core.life.stop_handlers.append(core.device_group.stop)

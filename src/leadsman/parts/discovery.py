@@ -132,7 +132,7 @@ class Presence:
         """The descriptions of devices that were forgotten since the last change, and nothing of those that changed, by
         the topics of their first messages."""
         self._health = HealthTopics(convention, core.statuses, core.link, core.environment.clock, core.slices)
-        core.others.described = convention.own
+        core.others.described.append(convention.own)
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, (topic,))
         self._announcer = Announcer(

@@ -25,6 +25,7 @@ def join(core: Core) -> None:
         asyncio.get_running_loop(),
         None if settings is None else settings.found,
     )
+    core.own_requests.find(core.found)
     roster.follow(RosterPhase.FOUND, forgetting(core.found.let_go))
 
 

@@ -1,6 +1,8 @@
 """The health of the devices, and the heartbeat that reports it."""
 
+import functools
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
@@ -12,6 +14,7 @@ from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
     from leadsman.monitoring.document import Status
+    from leadsman.nodes.brief import State
 
 
 def join(core: Core) -> None:
@@ -25,12 +28,12 @@ def join(core: Core) -> None:
         plan.heartbeat,
         core.statuses,
         core.link,
-        clock,
+        core.environment,
         core.slices,
         snapshot=core.runners.snapshot,
     )
     if (states := core.node.states) is not None:
-        core.heartbeat.nodes = lambda: Counter(states().values())
+        core.heartbeat.sections.add(functools.partial(_count_nodes, states))
     events.subscribe(core.records, Phase.HEALTH)
     events.subscribe(core.heartbeat.observe)
     events.subscribe(core.outages.observe)
@@ -51,6 +54,11 @@ def publish_offline(core: Core) -> None:
             raise
 
     core.life.last_messages["the last status"] = goodbye
+
+
+def _count_nodes(states: "Callable[[], Mapping[str, State]]", document: "Status") -> None:
+    """How many nodes share the app, by what they are."""
+    document["nodes"] = dict(Counter(states().values()))
 
 
 def _common(core: Core) -> "Status":

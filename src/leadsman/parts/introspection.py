@@ -38,7 +38,7 @@ def join(core: Core) -> None:
     listeners |= {f"root {operation}": listeners["operator"] for operation in OPERATIONS}
     for request, topic_filter in core.plan.filters.items():
         listener = _only_here(core, listeners[request], every_node=request == "introspect")
-        core.link.subscriptions.listeners[topic_filter] = listener
+        core.link.listen(topic_filter, listener)
     core.roster.follow(
         RosterPhase.REPORT, forgetting(found.forget)._replace(change=lambda device: found.forget(device.name))
     )

@@ -14,6 +14,8 @@ from leadsman.wiring.core import Core
 if TYPE_CHECKING:
     from leadsman.introspection.registry_publication import RegistryPublication
 
+WHAT = "what may be published"
+"""What the log calls the list, which holds the messages until it is sent."""
 DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
 KNOWN = 2.0
@@ -25,21 +27,19 @@ MOST_KEPT, MOST_KEPT_BYTES = 1000, 8 * 2**20
 def join(core: Core) -> None:
     """Publish the registry. In a dry run, which retains nothing, and in a cluster, where what an earlier run of this
     node listed may be another node's by now, no earlier one is read."""
-    publisher, plan, subscriptions = RegistryTimer(core), core.plan, core.link.subscriptions
-    core.others.on_change = publisher.change
+    publisher, plan, link = RegistryTimer(core), core.plan, core.link
+    core.others.changed.add(publisher.change)
     core.environment.events.subscribe(publisher.observe, readings=False)
     core.roster.follow(RosterPhase.REPORT, Follower(publisher.join, publisher.leave))
-    core.life.last_messages["what may be published"] = publisher.end
+    core.life.last_messages[WHAT] = publisher.end
     if plan.dry_run or core.node.shared:
         return
-    subscriptions.listeners |= {
-        plan.own_filters["registry"]: publisher.on_page,
-        plan.topics.registry: publisher.on_page,
-    }
-    # `leadsman.parts.shared_prefix` subscribes to the status.
-    subscriptions.urgent = plan.own_filters["registry"], plan.topics.registry, plan.own_filters["status"]
-    subscriptions.on_answer = publisher.on_answer
-    core.link.held = True
+    pages = plan.own_filters["registry"], plan.topics.registry
+    for topic_filter in pages:
+        link.listen(topic_filter, publisher.on_page)
+    link.subscriptions.urgent += [*pages, plan.own_filters["status"]]  # to which `leadsman.parts.shared_prefix` listens
+    link.subscriptions.answered.add(publisher.on_answer)
+    publisher.hold()
 
 
 class RegistryTimer:
@@ -53,19 +53,19 @@ class RegistryTimer:
         self._core = core
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
-        self._due = self._publishing = self._begun = False
+        self._due = self._publishing = self._begun = self._holds = False
 
     def observe(self, event: Event) -> None:
         """Follow the connection. Observes in `leadsman.event_bus.Phase.REPORT`."""
         if isinstance(event, LinkUp):
             self.change()
-            if self._core.link.held and not self._begun:
+            if self._holds and not self._begun:
                 asyncio.get_running_loop().call_later(KNOWN, self._begin)
 
     def join(self, device: Device) -> None:
         """A device has joined: list its topics, which are about to be published. See
         `leadsman.devices.roster.Follower`."""
-        if self._begun and not self._core.link.held:
+        if self._begun and not self._holds:
             self._publication.list_entry_ahead(device.name)
         self.change()
 
@@ -92,37 +92,46 @@ class RegistryTimer:
 
     def on_answer(self, topic_filter: str) -> None:
         """The broker has answered a subscription. What it keeps of an earlier one has come by then."""
-        asyncio.get_running_loop().call_soon(self._came, topic_filter)
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._came, topic_filter)
 
     def _came(self, topic_filter: str) -> None:
         """The pages that the broker keeps at the filters before this one have come."""
         if topic_filter == self._core.plan.own_filters["status"]:
-            self._core.link.subscriptions.on_answer = None
             self._begin()
 
     def end(self) -> None:
         """The app ends: what it still publishes may go."""
-        if not self._core.link.held:
+        if not self._holds:
             return
         try:
             for _ in self._publication.begin():
                 pass
         except Exception as error:
-            self._core.environment.events.emit(AppFault("what may be published", error))
+            self._core.environment.events.emit(AppFault(WHAT, error))
         finally:
-            self._core.link.release()
+            self._release()
+
+    def hold(self) -> None:
+        """Let nothing be published before it is listed."""
+        self._holds = True
+        self._core.link.hold(WHAT)
+
+    def _release(self) -> None:
+        self._holds = False
+        self._core.link.release(WHAT)
 
     def _begin(self) -> None:
         """List what may be published, before anything is."""
         if not self._begun:
             self._begun = True
-            self._core.slices.begin("what may be published", self._beginning())
+            self._core.slices.begin(WHAT, self._beginning())
 
     def _beginning(self) -> Work:
         try:
             yield from self._publication.begin()
         finally:
-            self._core.link.release()
+            self._release()
 
     def _register(self) -> None:
         self._due = False

@@ -23,12 +23,12 @@ async def join(core: Core) -> None:
     readers = core.runners.readers
     kept = _nothing if core.found is None else core.found.kept
     store = core.saved = FailureStateStore(core.state_directory, readers, core.environment, core.traces, kept)
-    if core.found is not None and not core.node.shared:  # else their handler finds them again, where it is
-        store.rejoin = core.found.restore
     if core.node.failure_states is not None:
         _share(core, store, core.node.failure_states)
-    core.pending |= await store.restore(core.records, core.outages, core.environment.stopping)
-    core.ledgers.save = store.keep_ledger
+    # In a cluster the handler finds its devices again, where it is.
+    rejoin = None if core.found is None or core.node.shared else core.found.restore
+    core.pending |= await store.restore(core.records, core.outages, core.environment.stopping, rejoin)
+    core.ledgers.saved.add(store.keep_ledger)
     store.restore_ledgers(core.ledgers.restore)
     core.environment.events.subscribe(store.observe, Phase.SAVE)
     core.roster.follow(RosterPhase.STATE, _follower(core, store))

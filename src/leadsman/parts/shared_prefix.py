@@ -2,7 +2,6 @@
 
 import asyncio
 
-from leadsman.events import PrefixShared
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import encode
@@ -21,7 +20,7 @@ _HEAD_BYTES = 4096
 def join(core: Core) -> None:
     """Hear the heartbeats below this prefix. The nodes of a cluster hear only those of an app that is no node."""
     hears = core.plan.own_filters["alone" if core.node.shared else "status"]
-    core.link.subscriptions.listeners[hears] = PrefixWatch(core).received
+    core.link.listen(hears, PrefixWatch(core).received)
 
 
 class PrefixWatch:
@@ -33,8 +32,7 @@ class PrefixWatch:
     heartbeat within a second; if that comes before the broker has our subscription, the next heartbeat proves it.
 
     Args:
-        core: the app. The `conflict` of its link is set while there is another app, and `PrefixShared` is emitted when
-            one is noticed, and when it is gone.
+        core: the app, whose link is told of the other one, and when that is gone.
     """
 
     def __init__(self, core: Core) -> None:
@@ -74,7 +72,4 @@ class PrefixWatch:
                 f"another app publishes below {prefix + '/'!r}: its client id is {clean(named)!r}. "
                 "Stop one of them, or run one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
             )
-        link = self._core.link
-        if reason != link.conflict:
-            link.conflict = reason
-            self._core.environment.events.emit(PrefixShared(reason))
+        self._core.link.report_conflict("app", reason)

@@ -30,6 +30,8 @@ class ActiveNode(Node):
         node: decides whether it does.
     """
 
+    takes_turns = True
+
     def __init__(self, node: StandbyNode) -> None:
         self._node = node
         self.permitted = node.permitted
@@ -41,10 +43,6 @@ class ActiveNode(Node):
     def leaving(self) -> bool:
         """See `Node`."""
         return self._node.leaving
-
-    def attach(self, core: Core) -> None:
-        """See `Node`. The nodes take the session at the broker over from each other, with what waits there."""
-        core.link.shared_session = True
 
     def join(self, core: Core) -> None:
         """See `Node`."""

@@ -25,7 +25,8 @@ def join(core: Core) -> None:
     """Begin with the subscriptions of the last run, and write down those of this one."""
     with contextlib.suppress(NoHome):  # the part for readings reports it
         directory = core.plan.state_directory
-        core.link.record = SubscriptionFile(directory / FILE, core.plan.identity.client_id, core.state_directory.occupy)
+        client_id, occupy = core.plan.identity.client_id, core.state_directory.occupy
+        core.link.remember(SubscriptionFile(directory / FILE, client_id, occupy))
 
 
 class SubscriptionFile:

@@ -8,5 +8,6 @@ def join(core: Core) -> None:
     """Subscribe to their topics."""
     enabled = (each for each in core.plan.registry.subscriptions.values() if each.enabled)
     core.subscribers = {each.topic_filter: Subscriber(each, core.environment, core.shared) for each in enabled}
-    core.link.subscriptions.listeners.update((name, each.on_message) for name, each in core.subscribers.items())
+    for topic_filter, subscriber in core.subscribers.items():
+        core.link.listen(topic_filter, subscriber.on_message)
     core.life.stop_handlers += [each.stop for each in core.subscribers.values()]

@@ -270,8 +270,6 @@ class FailureStateStore:
         """Devices whose rows are to be deleted."""
         self._kept: set[str] = set()
         """Devices that have rows in the file, or in what is handed to the thread."""
-        self.rejoin: Rejoin | None = None
-        """Takes a device that was found at run time in an earlier run; None where no handler finds any."""
         self._worker = Worker("state")
         self._changed: set[str] = set()
         self._failing: set[str] = set()
@@ -292,9 +290,14 @@ class FailureStateStore:
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
 
     async def restore(
-        self, records: HealthRecords, outages: OutageReporter, stopping: asyncio.Event
+        self,
+        records: HealthRecords,
+        outages: OutageReporter,
+        stopping: asyncio.Event,
+        rejoin: Rejoin | None = None,
     ) -> dict[str, float]:
-        """Remember what the file holds. Never raises; takes `LOCK_TIMEOUT` at most, or until `stopping`.
+        """Remember what the file holds. Never raises; takes `LOCK_TIMEOUT` at most, or until `stopping`. `rejoin` takes
+        a device that was found at run time in an earlier run; None where no handler finds any.
 
         Returns:
             For handlers whose next attempt was waited for: seconds until it.
@@ -308,7 +311,7 @@ class FailureStateStore:
         for name in self._readers:
             records.restore(name, life=EarlierLives(wall))
         for name, saved in found.items():
-            if name in self._readers or self._rejoined(name, saved):
+            if name in self._readers or self._rejoined(name, saved, rejoin):
                 pending[name] = self._continued(name, saved, self._file.path, records, outages)
         return pending
 
@@ -335,16 +338,16 @@ class FailureStateStore:
             self.change(name)  # what makes sense takes its place
             return 0.0
 
-    def _rejoined(self, name: str, saved: Saved) -> bool:
+    def _rejoined(self, name: str, saved: Saved, rejoin: Rejoin | None) -> bool:
         """Whether a device that was found at run time is known again. One that is not taken back is deleted."""
         try:
             known = known_of(saved, self._environment.clock)
         except UNREADABLE:
             return False
-        if not known.found or self.rejoin is None:
+        if not known.found or rejoin is None:
             return False
         silence = 0.0 if known.success is None else max(0.0, known.wall - known.success)
-        if self.rejoin(name, known.found, silence):
+        if rejoin(name, known.found, silence):
             self._records[name].life = EarlierLives(self._environment.clock.wall())
             return True
         self.forget(name)

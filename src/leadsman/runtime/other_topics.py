@@ -6,6 +6,8 @@ their device is.
 import logging
 from collections.abc import Callable, Iterable
 
+from leadsman.event_bus import Observers
+from leadsman.events import AppFault
 from leadsman.mqtt.topics import topic_matches
 from leadsman.text import log_fields
 
@@ -16,25 +18,28 @@ logger = logging.getLogger("leadsman")
 
 
 class OtherTopics:
-    """Further retained topics, by device."""
+    """Further retained topics, by device.
 
-    def __init__(self) -> None:
+    Args:
+        emit: takes the faults of those who follow the topics.
+    """
+
+    def __init__(self, emit: Callable[[AppFault], None]) -> None:
         self.topics: dict[str, dict[str, None]] = {}
         """The topics of each device; those of the app itself by the empty text."""
-        self.on_change: Callable[[], None] | None = None
-        """Called when a topic was added or removed; None before the registry can be published."""
-        self.on_new: Callable[[str, str], None] | None = None
-        """Called with a device and a topic that is about to be published for the first time in this run; None where
-        such topics are not listed ahead."""
-        self.described: str | None = None
-        """The topic filter of the descriptions of discovery; None while it is off."""
+        self.changed: Observers[[]] = Observers("the list of retained topics", emit)
+        """Called when a topic was added or removed."""
+        self.new: Observers[[str, str]] = Observers("a new retained topic", emit)
+        """Called with a device and a topic that is about to be published for the first time in this run."""
+        self.described: list[str] = []
+        """The topic filters of descriptions of the devices, such as that of discovery; none while it is off."""
         self.seen: set[str] | None = set()
         """The descriptions of this app that the broker has sent; None once the earlier registry was read."""
         self._full: set[str] = set()
 
     def is_described(self, topic: str) -> bool:
-        """Whether discovery publishes to a topic, so that it alone removes what is gone there."""
-        return self.described is not None and topic_matches(self.described, topic)
+        """Whether a topic is one of descriptions, so that only what publishes them removes what is gone there."""
+        return any(topic_matches(each, topic) for each in self.described)
 
     def keep(self, device: str, topics: Iterable[str]) -> None:
         """List topics that an earlier run listed, before the registry is published."""
@@ -61,8 +66,7 @@ class OtherTopics:
             return
         if len(topics) < MAX_TOPICS:
             topics[topic] = None
-            if self.on_new is not None:
-                self.on_new(device, topic)
+            self.new(device, topic)
             self.changed()
         elif device not in self._full:
             self._full.add(device)
@@ -73,8 +77,3 @@ class OtherTopics:
                 MAX_TOPICS,
                 extra=log_fields("many retained topics", device),
             )
-
-    def changed(self) -> None:
-        """The list in the registry has changed."""
-        if self.on_change is not None:
-            self.on_change()

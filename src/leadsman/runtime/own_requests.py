@@ -14,7 +14,7 @@ import logging
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.errors import InvalidValue, PollRefused, UnknownDevice
+from leadsman.errors import InvalidValue, PollRefused, UnknownDevice, decided_twice
 from leadsman.loop.threads import call_on
 from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment
@@ -36,7 +36,6 @@ class OwnRequests:
         runners: all that run.
         environment: the clock, and whether the app ends.
         loop: the event loop of the app.
-        found: the devices that are found at run time; None where no handler finds any.
         elsewhere: devices that another node of a cluster may poll, which gets the request if it is made there.
     """
 
@@ -46,14 +45,13 @@ class OwnRequests:
         runners: Runners,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
-        found: "FoundDevices | None",
         elsewhere: Container[str],
     ) -> None:
         self._polls = polls
         self._runners = runners
         self._environment = environment
         self._loop = loop
-        self._found = found
+        self._found: FoundDevices | None = None
         self._elsewhere = elsewhere
         self._wanted: set[str] = set()
         """Devices whose poll has not begun."""
@@ -70,6 +68,16 @@ class OwnRequests:
         if reader is None or (name in self._polls and self._polls[name].telemetry.job):
             raise UnknownDevice(f"there is no device {clean(name)!r} that gives readings; it has no availability")
         call_on(self._loop, reader.leave, reason)  # at once: before the poll ends whose handler calls this
+
+    def find(self, found: "FoundDevices") -> None:
+        """Take devices that handlers find; without this, no handler may find any.
+
+        Raises:
+            ConfigurationError: another part takes them.
+        """
+        if self._found is not None:
+            raise decided_twice("what becomes of a device that is found", type(self._found), type(found))
+        self._found = found
 
     def device(self, finder: str, name: str, fields: Mapping[str, object] | None, title: str | None) -> "FoundDevice":
         """A device that a handler has found. May be called from any thread.

@@ -12,8 +12,8 @@ from leadsman.adapters.managed import declared_errors
 from leadsman.devices.group import DeviceGroup, DeviceServices
 from leadsman.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
 from leadsman.errors import DeviceUnavailable, Stopped
-from leadsman.event_bus import EventBus
-from leadsman.events import AppFault, StateFailed, StateWritten
+from leadsman.event_bus import EventBus, Observers
+from leadsman.events import StateFailed, StateWritten
 from leadsman.loop.clock import system_clock
 from leadsman.loop.slices import Slices
 from leadsman.loop.timers import Timers
@@ -106,6 +106,8 @@ class Node:
 
     shared = False
     """Whether other nodes read devices of the app at the same time."""
+    takes_turns = False
+    """Whether the nodes take the session at the broker over from each other, with what waits there."""
     permitted: Callable[[], bool] | None = None
     """Whether this node may act now, which is asked before any timer rings; None: it always may."""
     failure_states: "FailureStates | None" = None
@@ -192,6 +194,7 @@ class Core:
             plan.topics.status,
             functools.partial(will, plan.identity.version, dry_run=plan.dry_run),
             plan.topics.node,
+            takes_turns=node.takes_turns,
         )
         self.plan = plan
         self.node = node
@@ -201,10 +204,11 @@ class Core:
         self.link = access.link(identity, access, node.outbox(), clock, events)
         timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
-        self.others = OtherTopics()
+        self.others = OtherTopics(events.emit)
         """Further retained topics of the devices."""
         self.publisher = PublisherContext(self.environment, plan.topics, self.link.put, self.others)
         """How the devices publish. A part that takes readings joins it before the devices are made."""
+        self._on_reading: Observers[[Reading]] = Observers("what takes readings", events.emit)
         self.shared = SharedResources()
         self.slices = Slices(loop, events.emit)
         """Does what is too long for one turn of the loop."""
@@ -266,7 +270,7 @@ class Core:
         from leadsman.runtime.own_requests import OwnRequests
 
         elsewhere = self.plan.registry.telemetries if self.node.shared else ()
-        return OwnRequests(self.roster.polls, self.runners, self.environment, self._loop, self.found, elsewhere)
+        return OwnRequests(self.roster.polls, self.runners, self.environment, self._loop, elsewhere)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
@@ -309,17 +313,8 @@ class Core:
         """
         if "device_group" in self.__dict__:
             raise RuntimeError("the devices are made already; put the part above leadsman.parts.devices")
-        before, emit = self.publisher.on_reading, self.environment.events.emit
-
-        def listener(reading: Reading) -> None:
-            if before is not None:
-                before(reading)
-            try:
-                on_reading(reading)
-            except Exception as error:
-                emit(AppFault("what takes readings", error))
-
-        self.publisher = self.publisher._replace(on_reading=listener)
+        self._on_reading.add(on_reading)
+        self.publisher = self.publisher._replace(on_reading=self._on_reading)
 
     def end(self, reason: str | Stopped) -> None:
         """End the app, since a device failed that must work, or for another reason that is given as its error."""

@@ -154,6 +154,7 @@ async def run(core: Core) -> Running:
     await asyncio.sleep(0)  # the connection and the adapters begin before the first poll, which may be done at once
     for start in life.starts:
         start()
+    core.plan.live.ask_poll = lambda name: core.own_requests.poll(name)
     await stopping.wait()
     return running
 

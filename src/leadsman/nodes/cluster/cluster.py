@@ -13,8 +13,6 @@ from typing import Protocol, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
-from leadsman.event_bus import EventBus
-from leadsman.events import PrefixShared
 from leadsman.loop.clock import Clock, rfc3339
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
@@ -153,7 +151,8 @@ class Cluster:
     def share_state(self, link: Link) -> FailureStates:
         """Hear the failure state of all devices, which the node that has each of them retains."""
         states = FailureStates(self._topics, self.clock.uptime)
-        link.subscriptions.listeners |= dict.fromkeys(states.topic_filters, states.received)
+        for topic_filter in states.topic_filters:
+            link.listen(topic_filter, states.received)
         return states
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
@@ -368,17 +367,15 @@ class ForeignNodes:
     Args:
         cluster: this node, and those that the engine has.
         topics: of the app.
-        link: its `conflict` is set while there is a foreign node.
-        events: `PrefixShared` is emitted when one is detected, and when it is gone.
+        link: is told of a foreign node, and when that is gone.
     """
 
-    def __init__(self, cluster: Cluster, topics: Topics, link: Link, events: EventBus) -> None:
+    def __init__(self, cluster: Cluster, topics: Topics, link: Link) -> None:
         self.topic_filter = f"{topics.prefix}/{NODES}/+/status"
         """Where they publish it."""
         self._cluster = cluster
         self._prefix = topics.prefix
         self._link = link
-        self._events = events
         self._seen: dict[str, float] = {}
         self._reported: str | None = None
 
@@ -402,8 +399,7 @@ class ForeignNodes:
                 )
 
     def _report(self, reason: str | None) -> None:
-        self._link.conflict = reason
-        self._events.emit(PrefixShared(reason))
+        self._link.report_conflict("node", reason)
 
 
 def cluster_name(prefix: str) -> str:
