@@ -50,14 +50,14 @@ class AttemptFailed(NamedTuple):
         return self.since - self.first
 
 
-LONG = 60.0
+LONG_PAUSE_SECONDS = 60.0
 """Seconds of failed calls after which an outage is reported while its poll is still retrying. Otherwise a poll that
 retries until the next one could hide an outage of hours."""
 
 
 def long_failing(event: AttemptFailed) -> bool:
     """Whether a call is being retried that has failed long enough to be reported."""
-    return event.delay is not None and not event.requested and event.at - event.since >= LONG
+    return event.delay is not None and not event.requested and event.at - event.since >= LONG_PAUSE_SECONDS
 
 
 def failing_early(event: AttemptFailed, *, never_read: bool) -> bool:

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman.introspection.sections import (
-    LONGEST_VALUE,
-    MOST_COMPARED,
+    MAX_COMPARED_FIELDS,
+    MAX_VALUE_CHARS,
     away_since,
     compare_fields,
     describe_publication,
@@ -120,9 +120,9 @@ def test_a_comparison_is_bounded_and_begins_with_what_differs():
 
     found = compare_fields(before, before | {"f199": 1, "text": "x" * 1000})
 
-    assert len(found) == MOST_COMPARED
+    assert len(found) == MAX_COMPARED_FIELDS
     assert list(found)[:2] == ["f199", "text"]
-    assert len(found["text"]["read"]) == LONGEST_VALUE
+    assert len(found["text"]["read"]) == MAX_VALUE_CHARS
 
 
 @pytest.mark.parametrize(

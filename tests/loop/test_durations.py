@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.loop.durations import human, positive_seconds, seconds
-from leadsman.resilience.failure import LONGEST_REQUEST, RetryRequested
+from leadsman.resilience.failure import MAX_REQUEST_SECONDS, RetryRequested
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_a_time_of_more_than_a_hundred_years_is_refused(value):
 
 @pytest.mark.parametrize("value", [1e300, 10**12, "999999999d", timedelta.max])
 def test_a_device_that_asks_for_a_longer_pause_gets_the_longest_one(value):
-    assert RetryRequested(value).delay == LONGEST_REQUEST
+    assert RetryRequested(value).delay == MAX_REQUEST_SECONDS

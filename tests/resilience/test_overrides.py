@@ -72,7 +72,7 @@ def test_policies_that_are_new_each_time_are_not_remembered_without_end():
     for number in range(1, 99):
         states, _ = asked([periodic(number)], OSError(), states=states)
 
-    assert len(states) == overrides.MOST_STATES
+    assert len(states) == overrides.MAX_STATES
     assert states[0][0] == periodic(98)
 
 

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import Subscriber
 
-MOST_COMPARED = 20
+MAX_COMPARED_FIELDS = 20
 """Fields of a reading that are compared in the document."""
-LONGEST_VALUE = 100
+MAX_VALUE_CHARS = 100
 """Characters of a text in a comparison."""
 
 
@@ -72,11 +72,14 @@ def describe_publication(publication: Publication) -> "Published":
 
 
 def compare_fields(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str, ComparedField]":
-    """The numbers, texts and other values of two readings that a publish rule compared, at most `MOST_COMPARED`. Names
-    of nested fields have dots. Fields that differ come first."""
+    """The numbers, texts and other values of two readings that a publish rule compared, at most `MAX_COMPARED_FIELDS`.
+    Names of nested fields have dots. Fields that differ come first."""
     old, new = dict(_fields(before, "")), dict(_fields(after, ""))
     names = sorted({**old, **new}, key=lambda name: old.get(name) == new.get(name))
-    return {name: {"published": _short(old.get(name)), "read": _short(new.get(name))} for name in names[:MOST_COMPARED]}
+    return {
+        name: {"published": _short(old.get(name)), "read": _short(new.get(name))}
+        for name in names[:MAX_COMPARED_FIELDS]
+    }
 
 
 def in_outbox(link: Link, topics: Sequence[str], clock: Clock) -> "DeviceOutbox | None":
@@ -117,7 +120,7 @@ def _short(value: Json) -> Json:
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else str(value)
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
 
 
 class Introspected(NamedTuple):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from leadsman.errors import ResultError
 from leadsman.events import (
-    LONG,
+    LONG_PAUSE_SECONDS,
     AttemptFailed,
     CircuitMoved,
     CircuitRequested,
@@ -363,7 +363,7 @@ def _deferred(health: Health, event: AttemptFailed) -> None:
     if event.delay is None:
         return  # `PollDeferred` or `PollFailed` follows, with the details
     until = event.at + event.delay
-    if event.delay >= LONG or until > health.fresh_at + health.stale_after:
+    if event.delay >= LONG_PAUSE_SECONDS or until > health.fresh_at + health.stale_after:
         _troubled(health, deferred_until=until, deferred_reason=getattr(event.error, "reason", None))
 
 

@@ -66,7 +66,7 @@ logger = logging.getLogger("leadsman")
 
 GATHER = 1.0
 """Seconds in which devices that come or go are gathered, so that the descriptions are compared once for all."""
-MOST_NAMED = 5
+MAX_NAMED_DEVICES = 5
 """Devices in the sentence about those whose values are not shown."""
 
 
@@ -75,10 +75,10 @@ def hidden_values(registered: DescribedDevices, discovery: DiscoverySettings) ->
     names = registered.without_values()
     if not names:
         return None
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    more = f" and {len(names) - MAX_NAMED_DEVICES} more" if len(names) > MAX_NAMED_DEVICES else ""
     return (
-        f"discovery by {discovery.convention} shows no value of {', '.join(names[:MOST_NAMED])}{more}: the handler "
-        "does not say which fields it returns; annotate a model, such as -> Power "
+        f"discovery by {discovery.convention} shows no value of {', '.join(names[:MAX_NAMED_DEVICES])}{more}: the "
+        "handler does not say which fields it returns; annotate a model, such as -> Power "
         "with class Power(BaseModel): watts: float"
     )
 

@@ -20,7 +20,7 @@ from leadsman.registration.injection import Handler, is_async, name_of
 from leadsman.text import count_noun, log_fields
 from leadsman.wiring.core import Core
 
-MOST_WAITING = 100
+MAX_WAITING = 100
 """Notices that wait for one listener. A storm of 50 devices that fail together is 100: the outage and the circuit."""
 TIMEOUT = 30.0
 """Seconds after which a call is reported. An async one is cancelled then."""
@@ -68,13 +68,13 @@ class Listener:
 
     def notify(self, notice: Notice) -> None:
         """Let the function have a notice when those before it are done. The newest is dropped if too many wait."""
-        if len(self._waiting) < MOST_WAITING:
+        if len(self._waiting) < MAX_WAITING:
             self._waiting.append(notice)
             self._come.set()
             return
         self.dropped += 1
         if self.dropped == 1:
-            most = count_noun(MOST_WAITING, "notice waits", "notices wait")
+            most = count_noun(MAX_WAITING, "notice waits", "notices wait")
             about = log_fields("notices dropped", listener=self.name)
             logger.warning("%s is too slow: %s, and further ones are dropped", self.name, most, extra=about)
 

@@ -20,7 +20,7 @@ DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
 KNOWN = 2.0
 """Seconds from the first connection until what an earlier run listed has come, or is not waited for any more."""
-MOST_KEPT, MOST_KEPT_BYTES = 1000, 8 * 2**20
+MAX_KEPT_PAGES, MAX_KEPT_BYTES = 1000, 8 * 2**20
 """Pages of an earlier registry that are read, and their bytes; 10,000 devices need about 30 of 120 kB."""
 
 
@@ -87,7 +87,7 @@ class RegistryTimer:
         """Keep a page of the registry that an earlier run left."""
         topic, payload = received.topic, received.payload
         size = self._kept_bytes - len(self._kept.get(topic, b"")) + len(payload)
-        if received.retain and payload and len(self._kept) < MOST_KEPT and size <= MOST_KEPT_BYTES:
+        if received.retain and payload and len(self._kept) < MAX_KEPT_PAGES and size <= MAX_KEPT_BYTES:
             self._kept[topic], self._kept_bytes = payload, size
 
     def on_answer(self, topic_filter: str) -> None:

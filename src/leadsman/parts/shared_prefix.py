@@ -11,7 +11,7 @@ from leadsman.wiring.core import Core
 GONE_SECONDS = 120.0
 """Seconds without a heartbeat after which the other app is gone. A heartbeat is due every 30 s, unless the app is
 configured otherwise."""
-MOST_APPS = 16
+MAX_APPS = 16
 """Other apps that are remembered."""
 _HEAD_BYTES = 4096
 """Bytes from the beginning of a document that contain its client id."""
@@ -50,7 +50,7 @@ class PrefixWatch:
             return  # a will, or what is no heartbeat
         if status.get("state") != "online":
             self._left(other)
-        elif other in self._heard or len(self._heard) < MOST_APPS:
+        elif other in self._heard or len(self._heard) < MAX_APPS:
             if other in self._heard:
                 self._heard[other].cancel()
             self._heard[other] = asyncio.get_running_loop().call_later(GONE_SECONDS, self._left, other)

@@ -41,7 +41,7 @@ Validate = Callable[[Json], object]
 class CommandOptions(DeviceOptions, total=False):
     """The options of `@app.command`, with those of `DeviceOptions`."""
 
-    timeout: Annotated[Duration | None, TIMEOUT.by_default(DEFAULT_TIMEOUT)]
+    timeout: Annotated[Duration | None, TIMEOUT._replace(default=DEFAULT_TIMEOUT)]
     """The longest time for one call. Default 30 s; None: no limit."""
     queue: Annotated[int, queue(DEFAULT_QUEUE)]
     """How many commands may wait behind the running one, 1 or more. Default 16."""

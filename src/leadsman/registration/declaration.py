@@ -57,10 +57,6 @@ class Option(NamedTuple):
     """Whether introspection has its value as the registration has it, in a field of the same name; any other is written
     by `leadsman.introspection.registrations`."""
 
-    def by_default(self, default: object) -> "Option":
-        """The same option with another default."""
-        return self._replace(default=default)
-
 
 _ELSEWHERE = {
     **dict.fromkeys(("every", "period", "seconds", "poll_interval", "scan_interval", "update_interval"), "interval"),

@@ -46,7 +46,7 @@ _BREAKER = ("threshold", "recovery", "shared")
 _OFFLINE_ON = ("stale", "error")
 """The values of `offline_on` beside names of errors."""
 RULES: Mapping[str, Callable[..., JoinableRule]] = {"OnChange": OnChange, "Every": Every}
-LONGEST_RULE = 1000
+MAX_RULE_CHARS = 1000
 """Characters; a rule has a hundred."""
 _RULE_EXAMPLE = "write a rule as in code, such as \"OnChange(0.2) | Every('10m')\""
 _NEEDED = "write at least the threshold: circuit_breaker = { threshold = 5 }"
@@ -127,7 +127,7 @@ def publish_rule(text: object) -> JoinableRule:
     """
     if not isinstance(text, str):
         raise InvalidType(f"it is {text!r}; {_RULE_EXAMPLE}")
-    if len(text) > LONGEST_RULE:
+    if len(text) > MAX_RULE_CHARS:
         raise InvalidValue(f"it has {len(text)} characters; {_RULE_EXAMPLE}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body

@@ -29,7 +29,7 @@ from leadsman.registration.result import FIELD, check_result, result_validator, 
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import exception_types
-from leadsman.settings.sections import LONGEST_LABEL
+from leadsman.settings.sections import MAX_LABEL_CHARS
 from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def _labels(given: object, name: str) -> frozenset[str]:
     if not isinstance(labels, list | tuple | set | frozenset) or not all(isinstance(each, str) for each in labels):
         raise InvalidType(f"{name} is {given!r}; write a label such as 'ble', or a list of them")
     for label in labels:
-        if not 0 < len(label) <= LONGEST_LABEL or not label.isprintable() or "," in label:
+        if not 0 < len(label) <= MAX_LABEL_CHARS or not label.isprintable() or "," in label:
             raise InvalidValue(
-                f"{name} has the label {label!r}; write 1 to {LONGEST_LABEL} printable characters without a comma, such"
-                " as 'ble' or 'serial:/dev/serial/by-id/…'"
+                f"{name} has the label {label!r}; write 1 to {MAX_LABEL_CHARS} printable characters without a comma, "
+                "such as 'ble' or 'serial:/dev/serial/by-id/…'"
             )
     return frozenset(labels)
 

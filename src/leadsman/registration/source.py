@@ -34,7 +34,7 @@ class SourceOptions(ReadingOptions, total=False):
 
     backoff: Annotated[BackoffStrategy, BACKOFF]
     """How long to wait before the generator is started again. Default ``ExponentialBackoff()``."""
-    stale_after: Annotated[Duration | None, STALE_AFTER.by_default(DEFAULT_STALE_AFTER)]
+    stale_after: Annotated[Duration | None, STALE_AFTER._replace(default=DEFAULT_STALE_AFTER)]
     """The device is stale after this time without a reading. Default 5 min; None: never, as a door that stays shut."""
     silence: Annotated[Duration | None, Option(or_none(POSITIVE_SECONDS), as_it_is=True)]
     """The generator is restarted after this time without a reading. One that waits in a `Buffer` is not: its silence is

@@ -47,7 +47,7 @@ class SubscriptionOptions(SourceOptions, EventOptions, total=False):
     event: Annotated[str, Option(as_given)]
     """What the handler returns is published as an event of this device, unless it is None. In place of `device`."""
 
-    timeout: Annotated[Duration | None, TIMEOUT.by_default(DEFAULT_TIMEOUT)]
+    timeout: Annotated[Duration | None, TIMEOUT._replace(default=DEFAULT_TIMEOUT)]
     """The longest time for one call. Default 30 s; None: no limit."""
     queue: Annotated[int, _QUEUE]
     """How many messages may wait behind the one that is handled, 1 or more; then the oldest is dropped. Default 64."""

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
 
-LONGEST_TIMEOUT = 60.0
+MAX_TIMEOUT_SECONDS = 60.0
 """Seconds. The default timeout is the interval, but at most this: four calls that hang must not take hours."""
-SHORTEST_INTERVAL = 0.01
+MIN_INTERVAL_SECONDS = 0.01
 """Seconds. For shorter intervals, a loop in the handler is the better tool."""
 THROTTLE = 1.0
 """Seconds between two requested polls, where no other time is given."""
-SHORTEST_STALE_AFTER = 1.0
+MIN_STALE_AFTER_SECONDS = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
@@ -60,8 +60,8 @@ None."""
 
 def _interval(value: Duration, name: str) -> float:
     length = positive_seconds(value, name)
-    if length < SHORTEST_INTERVAL:
-        raise InvalidValue(f"{name} is {value!r}; it must be at least {SHORTEST_INTERVAL} s")
+    if length < MIN_INTERVAL_SECONDS:
+        raise InvalidValue(f"{name} is {value!r}; it must be at least {MIN_INTERVAL_SECONDS} s")
     return length
 
 
@@ -221,7 +221,7 @@ def register_telemetry(
     request = None if options.get("request") is None else request_payload(handler, options["request"])
     needs = needs_of(read, available)
     interval, cron = values["interval"], values["schedule"]
-    timeout = values["timeout"] if "timeout" in options else min(interval or LONGEST_TIMEOUT, LONGEST_TIMEOUT)
+    timeout = values["timeout"] if "timeout" in options else min(interval or MAX_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
     fields = {
         **carried(values, Telemetry),
         "name": name,
@@ -316,4 +316,4 @@ def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
 def _stale_after(interval: float | None, cron: Cron | None, timeout: float) -> float:
     if cron is not None:
         return 2 * cron.largest_gap()
-    return max(SHORTEST_STALE_AFTER, 3 * (interval or 0.0) + timeout)
+    return max(MIN_STALE_AFTER_SECONDS, 3 * (interval or 0.0) + timeout)

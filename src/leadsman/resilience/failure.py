@@ -59,14 +59,14 @@ class RetryRequested(LeadsmanError):
 
     def __init__(self, delay: Duration | None = None, reason: str | None = None) -> None:
         asked = None if delay is None else unbounded_seconds(delay, "delay")
-        self.delay = None if asked is None else min(max(SHORTEST_REQUEST, asked), LONGEST_REQUEST)
+        self.delay = None if asked is None else min(max(MIN_REQUEST_SECONDS, asked), MAX_REQUEST_SECONDS)
         self.reason = None if reason is None else clean(str(reason))
         super().__init__(self.reason or "the device asks for another attempt")
 
 
-SHORTEST_REQUEST = 0.1
+MIN_REQUEST_SECONDS = 0.1
 """Seconds. A handler that requests an immediate retry again and again must not use the whole processor."""
-LONGEST_REQUEST = 366 * 86_400.0
+MAX_REQUEST_SECONDS = 366 * 86_400.0
 """Seconds. What a device asks for in an answer may be any number, and has to be a date that can be written."""
 
 

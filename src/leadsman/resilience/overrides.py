@@ -35,7 +35,7 @@ def handler_context() -> Context:
 
 States = tuple[tuple[Policy, State], ...]
 """The states of policies; the policy that was asked last comes first."""
-MOST_STATES = 8
+MAX_STATES = 8
 """The states that are kept in one outage. A policy that is made with other numbers each time would add one each
 time."""
 _MARK = "__leadsman_policies__"
@@ -84,7 +84,7 @@ def step(
     for each in policies:
         before = next((kept for policy, kept in states if policy == each), None)
         after, verdict = each.step(each.start() if before is None else before, failure, draw)
-        states = ((each, after), *(kept for kept in states if kept[0] != each))[:MOST_STATES]
+        states = ((each, after), *(kept for kept in states if kept[0] != each))[:MAX_STATES]
         if not (isinstance(verdict, GiveUp) and verdict.reason == "filtered"):
             return state, states, verdict
     state, verdict = own.step(state, failure, draw)

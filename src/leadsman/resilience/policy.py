@@ -51,7 +51,7 @@ from leadsman.resilience.backoff import (
     fraction_of,
     wait_of,
 )
-from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
+from leadsman.resilience.failure import MIN_REQUEST_SECONDS, Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.predicate import Constant, IsA, Predicate, predicate
 from leadsman.resilience.retry_after import pause_of
 from leadsman.value import Value
@@ -661,7 +661,7 @@ def _as_requested(failure: Failure, delay: float) -> Retry:
     """The retry that a handler requested: after its own delay, or after this one, but not at once."""
     request = failure.request
     given = None if request is None else request.delay
-    return Retry(max(SHORTEST_REQUEST, delay) if given is None else given)
+    return Retry(max(MIN_REQUEST_SECONDS, delay) if given is None else given)
 
 
 # Converts the retry options of a decorator, ``retry``, ``retry_on``, ``backoff``, ``budget`` and ``within``, into one

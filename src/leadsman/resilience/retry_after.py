@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC
 from typing import Any, cast
 
-LONGEST_PAUSE = 86400.0
+MAX_PAUSE_SECONDS = 86400.0
 """Seconds. A server that asks for more, or for nonsense, is asked again after a day."""
 TRANSIENT = (408, 425, 429)
 """The 4xx after which the same request may succeed: Request Timeout (RFC 9110 §15.5.9), Too Early (RFC 8470 §5.2) and
@@ -21,7 +21,7 @@ Too Many Requests (RFC 6585 §4) and Service Unavailable (RFC 9110 §15.6.4). `l
 
 
 def pause_of(error: BaseException, status: object, wall: float) -> float | None:
-    """Seconds that the server asks for, from 0 to `LONGEST_PAUSE`; None if it does not.
+    """Seconds that the server asks for, from 0 to `MAX_PAUSE_SECONDS`; None if it does not.
 
     Args:
         error: of httpx, requests, aiohttp or urllib.
@@ -40,9 +40,9 @@ def seconds_of(value: str | None, date: str | None, wall: float) -> float | None
         return None
     value = value.strip()
     if re.fullmatch(r"[0-9]+", value):
-        return LONGEST_PAUSE if len(value) > 9 else min(float(value), LONGEST_PAUSE)
+        return MAX_PAUSE_SECONDS if len(value) > 9 else min(float(value), MAX_PAUSE_SECONDS)
     then, now = _epoch(value), None if date is None else _epoch(date.strip())
-    return None if then is None else min(max(0.0, then - (wall if now is None else now)), LONGEST_PAUSE)
+    return None if then is None else min(max(0.0, then - (wall if now is None else now)), MAX_PAUSE_SECONDS)
 
 
 def _epoch(text: str) -> float | None:

@@ -17,7 +17,7 @@ from leadsman.loop.durations import human
 from leadsman.resilience.deadline import Deadline
 from leadsman.resilience.line import FIRST_TURN_SHARE, Turn, Turns
 
-LONGEST_WAIT = 60.0
+MAX_WAIT_SECONDS = 60.0
 """Seconds that a call with a deadline waits for its turn. Whoever holds the line for longer hangs."""
 
 
@@ -105,7 +105,7 @@ class SharedLine(asyncio.Lock):
 
         Raises:
             DeviceTimeout: there was no answer, and the line is needed for others. A retry may help.
-            NoTurn: somebody has had the line for `LONGEST_WAIT`.
+            NoTurn: somebody has had the line for `MAX_WAIT_SECONDS`.
         """
         caller = CALLER.get()
         turn = await self._take(unit, caller)
@@ -197,7 +197,7 @@ class SharedLine(asyncio.Lock):
         limited = caller is not None and caller.limited and not self._turns.is_silent(unit)
         try:
             with contextlib.nullcontext() if caller is None else caller.waiting():
-                async with asyncio.timeout(LONGEST_WAIT if limited else None):
+                async with asyncio.timeout(MAX_WAIT_SECONDS if limited else None):
                     await granted
         except BaseException as error:
             if self._turns.holder is turn:
@@ -206,7 +206,8 @@ class SharedLine(asyncio.Lock):
             self._turns.leave(turn)
             if isinstance(error, TimeoutError):
                 raise NoTurn(
-                    f"another call has had the line for more than {human(LONGEST_WAIT)}; give each handler a timeout"
+                    f"another call has had the line for more than {human(MAX_WAIT_SECONDS)}; "
+                    "set a timeout on each handler"
                 ) from error
             raise
         return turn

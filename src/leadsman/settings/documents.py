@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 256 * 1024
 """Bytes of a file. People write settings, so a larger file is a mistake; PyYAML takes a second for it."""
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """Values in a file of YAML, with each alias counted as what it stands for."""
-LONGEST_NUMBER = 100
+MAX_NUMBER_CHARS = 100
 """Characters of a number."""
-LONGEST_KEY = 100
+MAX_KEY_PARTS = 100
 """Parts of a dotted key."""
 _DEEP = re.compile(r"(?:[\[{]\s*){50}")
 """Fifty brackets in a row. PyYAML needs seconds for them, and how deep the other parsers read depends on the Python."""
@@ -106,8 +106,8 @@ def toml_document(path: Path, text: str) -> SettingsFile:
     """
     import tomllib  # only apps with a settings file import it
 
-    if any(part.count(".") >= LONGEST_KEY for part in _PARTS.split(text)):
-        raise SettingsError(f"{path} has a key of {LONGEST_KEY} parts or more; write fewer dots in a row")
+    if any(part.count(".") >= MAX_KEY_PARTS for part in _PARTS.split(text)):
+        raise SettingsError(f"{path} has a key of {MAX_KEY_PARTS} parts or more; write fewer dots in a row")
     if _DEEP.search(text):
         raise SettingsError(f"{path} is not TOML: it has 50 brackets in a row; write fewer")
     try:
@@ -162,7 +162,7 @@ def _check_integers(value: object) -> None:
 
 def yaml_document(path: Path, text: str) -> SettingsFile:
     """Read YAML: without tags that make objects, keys that are there twice, and aliases of aliases that unfold to more
-    than `MOST_VALUES`.
+    than `MAX_VALUES`.
 
     Raises:
         SettingsError: it is not YAML, is a bomb, or PyYAML is not installed.
@@ -176,8 +176,8 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
     try:
         loader = _loader()(text)
         node = loader.get_single_node()
-        if node is not None and _size(node, {}) > MOST_VALUES:
-            raise SettingsError(f"{path} has aliases that stand for more than {MOST_VALUES:,} values; write fewer")
+        if node is not None and _size(node, {}) > MAX_VALUES:
+            raise SettingsError(f"{path} has aliases that stand for more than {MAX_VALUES:,} values; write fewer")
         document = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -258,8 +258,8 @@ def _size(node: Node, known: dict[int, int | None]) -> int:
         _UnsafeError: a key is there twice, a number is too long, or a node contains itself.
     """
     if isinstance(node.value, str):
-        if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
-            raise _UnsafeError(f"a number has {len(node.value)} characters; {LONGEST_NUMBER} are allowed")
+        if node.tag.endswith((":int", ":float")) and len(node.value) > MAX_NUMBER_CHARS:
+            raise _UnsafeError(f"a number has {len(node.value)} characters; {MAX_NUMBER_CHARS} are allowed")
         return 1
     if id(node) in known:
         size = known[id(node)]

@@ -36,7 +36,7 @@ _MAX_DEPTH = 50
 """Levels of a list or a section in a variable. What is deeper stays text, which the model of the settings refuses."""
 _SHARED = (".env", "environment", "secret")
 """Sources that also contain the names of other programs."""
-MOST_NAMED = 20
+MAX_NAMED_KEYS = 20
 """Unknown keys of which each has a line."""
 _OF_A_VALIDATOR = "Value error, "
 """The words of pydantic before the message of a validator of the user's own."""
@@ -288,20 +288,20 @@ def _joined(path: SettingPath, value: object, leaves: Mapping[SettingPath, Setti
 
 
 def _unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: Origins) -> list[str]:
-    """The keys that are no field, one a line: `MOST_NAMED` of them, and how many more there are. To find what may have
-    been meant takes a while for each."""
+    """The keys that are no field, one a line: `MAX_NAMED_KEYS` of them, and how many more there are. To find what may
+    have been meant takes a while for each."""
     if is_model(model):
         found = list(_unknown(tree, model, ()))
         named = [
             f"{'.'.join(here)}: unknown{told_origin(here, origins)}; {_meant(app, here, known, inner)}"
-            for here, known, inner in found[:MOST_NAMED]
+            for here, known, inner in found[:MAX_NAMED_KEYS]
         ]
     else:
         found = [((key,), set(), None) for key in tree]
         named = [
             f"{key}: unknown{told_origin((key,), origins)}; this app has no settings"
             + (f"; did you mean {near!r}?" if (near := nearest(key, _SECTIONS)) else "")
-            for (key,), _, _ in found[:MOST_NAMED]
+            for (key,), _, _ in found[:MAX_NAMED_KEYS]
         ]
     more = len(found) - len(named)
     return [*named, f"and {more:,} more unknown keys"] if more else named

@@ -23,9 +23,9 @@ from leadsman.text.redaction import Secret
 from leadsman.text.suggestion import nearest, suggestion
 
 DEFAULT_PORT = 8080
-SHORTEST_TOKEN = 16
+MIN_TOKEN_CHARS = 16
 """Characters of a token. A shorter one could be guessed."""
-LONGEST_PATH = 100
+MAX_PATH_BYTES = 100
 """Bytes of the path of a unix socket. Linux has room for 107."""
 MIN_BYTES = 1024 * 1024
 """Bytes of the smallest outbox that may be asked for."""
@@ -34,9 +34,9 @@ OFF = "off"
 CONVENTION_NAMES = ("homeassistant",)
 DISCOVERY_PREFIX = "homeassistant"
 """The default of Home Assistant for the first level of discovery topics."""
-MOST_LEVELS, LONGEST_PREFIX = 100, 200
+MAX_LEVELS, MAX_PREFIX_CHARS = 100, 200
 """Levels and characters of a prefix of discovery."""
-SHORTEST_TTL, LONGEST_TTL = 3.0, 600.0
+MIN_TTL_SECONDS, MAX_TTL_SECONDS = 3.0, 600.0
 """Seconds of a TTL. A standby renews each third of it, and MQTT 5 counts the expiry of a message in whole seconds
 (§3.3.2.3.3); in a cluster the end of polls must fit into a fifth of it. Nothing is polled for as long as it after a
 power cut."""
@@ -45,15 +45,15 @@ TTL = 15.0
 ENGINES = ("nats", "tls")
 """The schemes of the URL of an engine, which is NATS."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-MOST_BACKUPS = 100
+MAX_BACKUPS = 100
 """Files of the log."""
-SHORTEST_STALE, SHORTEST_HUNG = 60.0, 5.0
+MIN_STALE_SECONDS, MIN_HUNG_SECONDS = 60.0, 5.0
 """Seconds. A shorter time would end an app that starts on a small machine, or that does one long thing."""
-SHARDS, MOST_SHARDS = 256, 65_536
+SHARDS, MAX_SHARDS = 256, 65_536
 """How many shards each set of labels has, by default and at most. Ten nodes share 256 of them evenly."""
-LONGEST_NODE = 64
+MAX_NODE_CHARS = 64
 """Characters of the name of a node, which is a level of topics and ends a client id."""
-LONGEST_LABEL = 128
+MAX_LABEL_CHARS = 128
 """Characters."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 """The characters of a bearer token (RFC 6750 §2.1)."""
@@ -86,8 +86,8 @@ def _address(value: object) -> Address:
         raise InvalidType("write text such as '127.0.0.1:8080' or 'unix:/run/house/http.sock'")
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
-        if not path.startswith("/") or not path.isprintable() or len(path.encode()) > LONGEST_PATH:
-            raise InvalidValue(f"write unix: and an absolute path of {LONGEST_PATH} bytes at most")
+        if not path.startswith("/") or not path.isprintable() or len(path.encode()) > MAX_PATH_BYTES:
+            raise InvalidValue(f"write unix: and an absolute path of {MAX_PATH_BYTES} bytes at most")
         return path, None
     host, port = ("127.0.0.1", text) if text.isdecimal() else _split(text)
     try:
@@ -114,8 +114,8 @@ def _split(text: str) -> tuple[str, str]:
 
 def _token(value: object) -> Secret:
     text = str(value).strip()
-    if len(text) < SHORTEST_TOKEN:
-        raise InvalidValue(f"the token has {len(text)} characters; write {SHORTEST_TOKEN} or more")
+    if len(text) < MIN_TOKEN_CHARS:
+        raise InvalidValue(f"the token has {len(text)} characters; write {MIN_TOKEN_CHARS} or more")
     if not _TOKEN.fullmatch(text):
         raise InvalidValue("the token has characters that a bearer token must not have; write letters and digits")
     return Secret(text)
@@ -148,8 +148,8 @@ def _labels(value: object) -> frozenset[str]:
     wrong = f"{value!r} is not a list of labels; write one such as ['ble']"
     found = frozenset(each for each in read_words(value, wrong) if each)
     for label in found:
-        if len(label) > LONGEST_LABEL or not label.isprintable():
-            raise InvalidValue(f"{label!r}: a label has 1 to {LONGEST_LABEL} printable characters, such as 'ble'")
+        if len(label) > MAX_LABEL_CHARS or not label.isprintable():
+            raise InvalidValue(f"{label!r}: a label has 1 to {MAX_LABEL_CHARS} printable characters, such as 'ble'")
     return found
 
 
@@ -238,7 +238,7 @@ def check_discovery_prefix(given: object) -> str:
     if not isinstance(given, str):
         raise InvalidType(f"prefix is {given!r}; write text")
     levels = given.split("/")
-    wrong = "" in levels or len(levels) > MOST_LEVELS or len(given) > LONGEST_PREFIX or given.startswith("$")
+    wrong = "" in levels or len(levels) > MAX_LEVELS or len(given) > MAX_PREFIX_CHARS or given.startswith("$")
     if wrong or any(c in "+#" or not c.isprintable() for c in given):
         raise InvalidValue(
             f"prefix is {given!r}; write the first level of discovery topics, such as {DISCOVERY_PREFIX!r}"
@@ -272,8 +272,10 @@ def check_node(value: object) -> str:
     """Check the name of a node. Raises `InvalidType`, `InvalidValue`."""
     if not isinstance(value, str):
         raise InvalidType(f"{value!r} is not text; write a name such as 'gateway-1'")
-    if len(value) > LONGEST_NODE or not _NODE.fullmatch(value):
-        raise InvalidValue(f"{value!r}: write letters, digits, ., _ and -, at most {LONGEST_NODE}, such as 'gateway-1'")
+    if len(value) > MAX_NODE_CHARS or not _NODE.fullmatch(value):
+        raise InvalidValue(
+            f"{value!r}: write letters, digits, ., _ and -, at most {MAX_NODE_CHARS}, such as 'gateway-1'"
+        )
     return value
 
 
@@ -316,7 +318,7 @@ class StandbySettings(NamedTuple):
     """How this node shares the whole app with others, one of which acts."""
 
     enabled: Annotated[bool, read_switch] = False
-    ttl: Annotated[float, _duration("15s", SHORTEST_TTL, LONGEST_TTL)] = TTL
+    ttl: Annotated[float, _duration("15s", MIN_TTL_SECONDS, MAX_TTL_SECONDS)] = TTL
     """Seconds for which a lease holds that is not renewed."""
 
 
@@ -329,18 +331,18 @@ class ClusterSettings(NamedTuple):
     """The name of this node, which no other one has, and which stays over restarts. By default that of the machine."""
     labels: Annotated[frozenset[str], _labels] = frozenset()
     """What this node has that others may lack, such as ``ble``."""
-    ttl: Annotated[float, _duration("15s", SHORTEST_TTL, LONGEST_TTL)] = TTL
+    ttl: Annotated[float, _duration("15s", MIN_TTL_SECONDS, MAX_TTL_SECONDS)] = TTL
     """Seconds for which a lease holds that is not renewed."""
-    shards: Annotated[int, _whole("shards", 1, MOST_SHARDS)] = SHARDS
+    shards: Annotated[int, _whole("shards", 1, MAX_SHARDS)] = SHARDS
     """How many shards each set of labels has."""
 
 
 class SupervisionSettings(NamedTuple):
     """When the process ends by itself, where nothing else sees that it hangs."""
 
-    exit_when_stale: Annotated[float | None, _limit(SHORTEST_STALE)] = None
+    exit_when_stale: Annotated[float | None, _limit(MIN_STALE_SECONDS)] = None
     """Seconds without a fresh reading of any device; None: never."""
-    exit_when_hung: Annotated[float | None, _limit(SHORTEST_HUNG)] = None
+    exit_when_hung: Annotated[float | None, _limit(MIN_HUNG_SECONDS)] = None
     """Seconds for which the event loop is blocked; None: never."""
 
 
@@ -355,7 +357,7 @@ class LogSettings(NamedTuple):
     """A file that has the log, too."""
     max_bytes: Annotated[int, _whole("bytes", MIN_BYTES)] = 10 * 1024 * 1024
     """Bytes of the file, after which a new one is begun."""
-    backups: Annotated[int, _whole("files", 1, MOST_BACKUPS)] = 3
+    backups: Annotated[int, _whole("files", 1, MAX_BACKUPS)] = 3
     """How many older files are kept."""
 
 
@@ -425,7 +427,7 @@ def _endpoint(standard: HttpSettings, entries: Entries) -> Endpoint | None:
     found = Endpoint(*settings.bind, settings.token_file or settings.token, settings.hosts, bind.flag)
     if found.token is None and not found.is_local:
         message = (
-            f"other machines can reach {found}; write a token of {SHORTEST_TOKEN} characters or more to a file, and "
+            f"other machines can reach {found}; write a token of {MIN_TOKEN_CHARS} characters or more to a file, and "
             "its path as http.token_file or HTTP__TOKEN_FILE; or bind to 127.0.0.1"
         )
         raise bind.fault(InvalidValue(message))

@@ -96,12 +96,12 @@ def only_looked_at() -> Iterator[None]:
         _only_looked_at.reset(token)
 
 
-LEAST_DESCRIPTORS = 16
+MIN_DESCRIPTORS = 16
 """Files and sockets that an app needs room for at its start: the event loop has three, the readings on disk five, the
 broker two, the log, the health file and the service manager one each, and modules are loaded when they are needed."""
 
 
-def check_descriptors(least: int = LEAST_DESCRIPTORS) -> None:
+def check_descriptors(least: int = MIN_DESCRIPTORS) -> None:
     """Raise `InvalidValue` if this process can open fewer than `least` files: what fails later would do so in a place
     that says nothing about the limit."""
     taken: list[int] = []

@@ -20,7 +20,7 @@ from leadsman.errors import (
     missing,
 )
 from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.retry_after import LONGEST_PAUSE
+from leadsman.resilience.retry_after import MAX_PAUSE_SECONDS
 from leadsman.text import clean, describe
 from leadsman.text.redaction import Secret
 from leadsman.text.suggestion import suggestion
@@ -222,7 +222,7 @@ def _leadsman_error(error: Exception, what: str, ca: str | None) -> LeadsmanErro
     match error:
         case errors.RateLimitError():
             seconds = error.retry_after_seconds
-            pause = None if seconds is None else min(max(0.0, float(seconds)), LONGEST_PAUSE)  # 0 for NaN
+            pause = None if seconds is None else min(max(0.0, float(seconds)), MAX_PAUSE_SECONDS)  # 0 for NaN
             return RetryRequested(pause, f"{what}: the server asks for a pause")
         case errors.AuthorizationError():
             return PermanentError(f"{what}: the server refuses; check username, password or token")
