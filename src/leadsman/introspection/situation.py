@@ -60,6 +60,17 @@ class RetainedDocuments(NamedTuple):
     """The document at ``{prefix}/lease``, of an app that several nodes share."""
 
 
+class Unanswered(NamedTuple):
+    """That an app gave no document, and why."""
+
+    error: Exception | str | None = None
+    """Why there is no answer; None if the app refused the request."""
+    broke: bool = False
+    """Whether the app lost its connection as it answered."""
+    refusal: str = ""
+    """What the app answered in place of a document."""
+
+
 class Situation:
     """One device in an introspection document, or at a broker whose app does not answer.
 
@@ -70,9 +81,7 @@ class Situation:
         options: what a command line needs, besides the prefix, to reach the app: empty, or with a space before it.
         prefix: the topic prefix of the app, where the document does not contain it.
         now: the time of the reader, where the document does not contain that of the app.
-        error: why the app gave no answer; None if it did.
-        broke: whether the app lost its connection as it answered.
-        refusal: what the app answered in place of a document.
+        unanswered: why there is no document; None if there is one.
     """
 
     def __init__(
@@ -84,18 +93,14 @@ class Situation:
         *,
         prefix: str = "PREFIX",
         now: datetime | None = None,
-        error: Exception | str | None = None,
-        broke: bool = False,
-        refusal: str = "",
+        unanswered: Unanswered | None = None,
     ) -> None:
         self.name = name
         self.document = document
         self.retained = retained
         self.kept = retained or RetainedDocuments()
         self.options = options
-        self.error = error
-        self.broke = broke
-        self.refusal = refusal
+        self.error, self.broke, self.refusal = unanswered or Unanswered()
         self.job = name in document.get("jobs", {})
         sections = document.get("jobs", {}) if self.job else document.get("devices", {})
         section = cast("DeviceSection", sections.get(name, {}))

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from leadsman._version import __version__
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, RequestDenied
-from leadsman.introspection.situation import RetainedDocuments, Situation, describe_fields, oldest, span, value, when
+from leadsman.introspection.situation import (
+    RetainedDocuments,
+    Situation,
+    Unanswered,
+    describe_fields,
+    oldest,
+    span,
+    value,
+    when,
+)
 from leadsman.monitoring.health import MARKED_UNAVAILABLE
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import WILL_DELAY
@@ -740,7 +749,7 @@ def silent(document: "Introspection", retained: Mapping[str, RetainedDocuments],
 def refused(device: str, prefix: str, error: str, options: str = "") -> "Verdict":
     """The verdict about a device that its app does not have; `error` is what the app answered. For `options`, see
     `why`."""
-    return _first(Situation(device, {}, None, options, prefix=prefix, refusal=error))
+    return _first(Situation(device, {}, None, options, prefix=prefix, unanswered=Unanswered(refusal=error)))
 
 
 def unreachable(device: str, error: BrokerError) -> "Verdict":
@@ -751,7 +760,7 @@ def unreachable(device: str, error: BrokerError) -> "Verdict":
         device: its name, or empty text for all devices of the app.
         error: why there is none, or what the broker answered.
     """
-    return _first(Situation(device, {}, error=error))
+    return _first(Situation(device, {}, unanswered=Unanswered(error)))
 
 
 def unanswered(
@@ -767,7 +776,7 @@ def unanswered(
         now: the time of the reader, with its zone.
         broke: whether the app lost its connection as it answered.
     """
-    return _first(Situation(device, {}, retained, prefix=prefix, now=now, error=error, broke=broke))
+    return _first(Situation(device, {}, retained, prefix=prefix, now=now, unanswered=Unanswered(error, broke)))
 
 
 def odd(error: Exception) -> str:

@@ -274,6 +274,14 @@ def test_what_a_document_declares_is_shown_a_line_each_in_its_unit_and_its_table
     ]
 
 
+def test_what_receive_maximum_costs_is_said_in_a_sentence(show):
+    limited = {**MQTT, "limited_by": "receive_maximum", "window": 20}
+    allowed = "the broker allows 20 messages in flight (Receive Maximum)"
+
+    assert f"readings come faster than the broker takes them, and arrive late: {allowed}" in show({"mqtt": limited})
+    assert "arrive late" not in show({"mqtt": MQTT})
+
+
 @pytest.mark.parametrize("app", [None, "house", []])
 def test_a_section_that_is_no_document_is_refused_in_a_sentence(stage, app):
     stage.answers("house/introspect", {"app": app})

@@ -1,7 +1,8 @@
 """The adapter for electricity meters that say their values in SML, such as by an optical head."""
 
 from collections.abc import AsyncGenerator
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from leadsman.adapters.serial.metering import SmlFramer
 from leadsman.adapters.serial.port import PortAdapter, SerialPort
@@ -65,13 +66,14 @@ class SmlMeter(PortAdapter):
             yield await self.read(silence)
 
 
-def _pysml() -> Any:
+def _pysml() -> ModuleType:
     """The library that reads SML. An app without such meters does not have it."""
     try:
         import sml
     except ImportError as error:
         raise missing("files of SML", "pysml", "sml", error) from error
-    return sml
+    found: ModuleType = sml
+    return found
 
 
 def values_of(file: bytes) -> list[SmlValue]:
