@@ -50,15 +50,15 @@ class TelemetryTemplate(NamedTuple):
     def is_like(self, other: "TelemetryTemplate") -> bool:
         """Whether a telemetry that is made of this would be the same as one made of `other`, but for its handler.
         Options are the same if their types are too: a retry of True is a mistake, and equals 1."""
-        own = "request" in self.options  # the default of the parameter that gets the payload
-        if self.handler != other.handler and (own or alike(self.handler) is not alike(other.handler)):
-            return False
         if self.kind != other.kind or self.decide != other.decide or self.options.keys() != other.options.keys():
             return False
-        return all(
-            value is others or (type(value) is type(others) and value == others)
-            for value, others in zip(self.options.values(), map(other.options.get, self.options), strict=True)
-        )
+        for value, others in zip(self.options.values(), map(other.options.get, self.options), strict=True):
+            if value is not others and (type(value) is not type(others) or value != others):
+                return False
+        if self.handler == other.handler:
+            return True
+        own = "request" in self.options  # the default of the parameter that gets the payload
+        return not own and alike(self.handler) is alike(other.handler)
 
 
 class Registry:
