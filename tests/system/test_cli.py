@@ -463,4 +463,4 @@ def test_an_old_health_file_is_not_well(here):
     here.write("health.json", '{"at": 1.0, "period": 10, "fresh": true, "words": "well"}')
 
     assert "s old" in here("health", "health.json").stderr
-    assert "no health file is given" in here("health").stderr
+    assert "no health file is configured" in here("health").stderr

@@ -102,7 +102,7 @@ class TestBoth:
     @pytest.mark.parametrize(
         ("answer", "error", "message"),
         [
-            (Recorded("", 401), HttpRefused, "status 401; it wants an account: give username=… and password=…"),
+            (Recorded("", 401), HttpRefused, "status 401; it requires an account: set username=… and password=…"),
             (Recorded("", 403), HttpRefused, "status 403; .* check its rights"),
             (Recorded({"error": "no such thing"}, 404), HttpRefused, "404 .*no such thing.*; there is nothing at this"),
             (Recorded("", 418), HttpRefused, "status 418$"),
