@@ -121,8 +121,8 @@ def main(port: int) -> None:
             app.add_telemetry(name, handlers[name], interval=kind.interval, **kind.options)
     stop = LedgerReports.stop
 
-    def stop_and_keep(reports: LedgerReports) -> None:
-        stop(reports)
+    def stop_and_keep(reports: LedgerReports, *, durable: bool) -> None:
+        stop(reports, durable=durable)
         ledgers.update((name, reports.ledgers.document(name)) for name in handlers)
 
     LedgerReports.stop = stop_and_keep  # type: ignore[method-assign,assignment]

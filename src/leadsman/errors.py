@@ -49,11 +49,9 @@ class ConfigurationError(LeadsmanError):
         return error
 
 
-def decided_twice(what: str, first: type, second: type) -> ConfigurationError:
-    """The error of an app in which two parts decide one thing, by the classes with which they do so."""
-    return ConfigurationError(
-        f"{first.__module__} and {second.__module__} both decide {what}; leave one of them out of the parts of the app"
-    )
+def two_parts(first: str, second: str, what: str) -> ConfigurationError:
+    """The error of an app in which two parts, given by their modules, do what only one can do."""
+    return ConfigurationError(f"{first} and {second} both {what}; leave one of them out of the list of parts")
 
 
 class InvalidValue(ConfigurationError, ValueError):

@@ -33,7 +33,7 @@ def join(core):
             recorder.began.append(loop.time())
             await recorder.beside()
 
-        core.life.beside["the part"] = beside
+        core.life.beside.append(("the part", beside))
     core.life.close += recorder.closes
 
 

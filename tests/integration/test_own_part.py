@@ -6,6 +6,7 @@ import csv
 from leadsman import App
 from leadsman.devices.roster import Follower, RosterPhase
 from leadsman.mqtt.link import Access
+from leadsman.parts.kinds import HEARTBEAT
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 from leadsman.wiring.build import PARTS, Part
 from leadsman.wiring.run import serve
@@ -45,12 +46,23 @@ def join_badly(core):
     core.listen(lambda reading: 1 / 0)
 
 
+def report(core):
+    """A part that adds to the heartbeat, after one that cannot."""
+    core.of(HEARTBEAT).sections.add(lambda document: 1 / 0)
+    core.of(HEARTBEAT).sections.add(lambda document: document.update(alarms=3))
+
+
 def readings_of(tmp_path, *, wanted):
     """The lines of the file, after an app that wants the part, or not, has polled three times."""
     loop, broker = VirtualLoop(), MemoryBroker()
     app = App("house", mqtt="mqtt://broker")
     app.add_telemetry("meter", Scripted({"t": 1}, {"t": 2}, {"t": 3}), interval=10)
-    parts = (Part(__name__, join="join_badly"), Part(__name__, lambda plan: wanted), *PARTS)
+    parts = (
+        Part(__name__, join="join_badly"),
+        Part(__name__, lambda plan: wanted),
+        *PARTS,
+        Part(__name__, join="report"),
+    )
 
     async def run():
         app.load()
@@ -69,6 +81,8 @@ def readings_of(tmp_path, *, wanted):
         b'{"t":2}',
         b'{"t":3}',
     ]
+    statuses = [each.json for each in broker.messages("house/status") if each.json.get("devices")]
+    assert {each["alarms"] for each in statuses} == {3}
     file = tmp_path / "readings.csv"
     return list(csv.reader(file.read_text().splitlines())) if file.exists() else None
 

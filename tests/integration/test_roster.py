@@ -15,6 +15,7 @@ from leadsman import App, Context, Finds
 from leadsman.loop.clock import system_clock
 from leadsman.mqtt.link import Access
 from leadsman.parts.cluster import SharingNode
+from leadsman.parts.kinds import DESCRIBED, FOUND, LEDGERS, STATUSES
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.wiring.build import build
@@ -98,7 +99,7 @@ class House:
         self.resources.close()
 
     async def step(self, what, which):
-        found, readers = self.core.found, self.core.runners.readers
+        found, readers = self.core.of(FOUND), self.core.runners.readers
         if what == "pass":
             await asyncio.sleep(which)
         elif what in ("begin", "end") and self.shared:
@@ -138,17 +139,17 @@ class House:
         polled = {name for name, kind in kinds.items() if kind in ("telemetry", "both", "job")}
         yield "roster", core.roster, {*kinds}
         yield "health", core.records.entities, enabled
-        yield "statuses", core.statuses.words, enabled
-        yield "jobs", core.statuses.jobs, jobs
+        yield "statuses", core.of(STATUSES).words, enabled
+        yield "jobs", core.of(STATUSES).jobs, jobs
         yield "readers", core.runners.readers, read
         yield "polls", core.roster.polls, polled
         yield "commands", core.runners.commands, {name for name, kind in kinds.items() if kind in TAKEN}
-        ledgers = [name for name in NAMES if name in core.ledgers.ledgers]
+        ledgers = [name for name in NAMES if name in core.of(LEDGERS).ledgers]
         yield "ledgers", ledgers, {name for name in kinds if name in read or name == "spare"}
         status = json.loads(self.broker.retained[self.plan.topics.status].payload)
         yield "heartbeat", status["devices"], enabled - jobs
         yield "registry", self.listed(), {*kinds} - jobs
-        yield "discovery", core.described.registered.names, enabled - jobs
+        yield "discovery", core.of(DESCRIBED).registered.names, enabled - jobs
 
     def listed(self):
         pages = [self.plan.topics.registry, *(f"{self.plan.topics.registry}/{number}" for number in range(1, 9))]

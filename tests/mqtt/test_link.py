@@ -436,7 +436,9 @@ def test_two_parts_that_remember_the_subscriptions_are_an_error_that_names_both(
 
     here = running()
     here.link.remember(Record())
-    with pytest.raises(ConfigurationError, match=f"{__name__} and {__name__} both decide how subscriptions are"):
+    with pytest.raises(
+        ConfigurationError, match=f"{__name__} and {__name__} both remember the subscriptions; leave one"
+    ):
         here.link.remember(Record())
 
 

@@ -13,6 +13,7 @@ from leadsman import App, Context
 from leadsman.devices.roster import Departure
 from leadsman.errors import Stopped
 from leadsman.mqtt.link import Access
+from leadsman.parts.kinds import DISK, SAVED
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 from leadsman.wiring.build import PARTS, build
 
@@ -149,10 +150,10 @@ def test_parts_exist_only_where_an_app_uses_them(tmp_path):
     with_all = core_of(full, tmp_path)
 
     assert (list(without.runners.readers), list(without.runners.commands)) == (["d"], [])
-    assert without.saved is None
+    assert without.find(SAVED) is None
     assert list(with_all.runners.readers) == ["s"]
     assert list(with_all.runners.commands) == ["c"]
-    assert with_all.saved is not None
+    assert with_all.find(SAVED) is not None
 
 
 def test_handlers_that_are_disabled_are_not_built(tmp_path):
@@ -216,7 +217,7 @@ def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch
         resources.close()
         loop.close()
 
-    assert not core.keeps_readings()
+    assert core.find(DISK) is None
     assert "set STATE_DIRECTORY" in caplog.text
 
 

@@ -49,6 +49,8 @@ class DeviceGroup:
     def __init__(self, services: DeviceServices, publishing: PublisherContext) -> None:
         self.environment = publishing.environment
         """The timers and the event bus of the devices."""
+        self.polling = False
+        """Whether the devices are polled."""
         self._services = services
         self._publishing = publishing
         self._polling = PollContext(
@@ -102,6 +104,7 @@ class DeviceGroup:
         for poll in self._polls:
             unit = poll.telemetry.unit
             poll.start(pending.get(poll.name, 0.0), 0.0 if unit is None else spread[unit])
+        self.polling = True
 
     async def stop(self, grace: float) -> int:
         """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""

@@ -47,8 +47,6 @@ class LedgerReports:
         """The ledgers."""
         self.saved: Observers[[str, Sequence[LedgerRow]]] = Observers("saving a ledger", environment.events.emit)
         """Called with the changed rows of a ledger and the name of its device, to have them saved."""
-        self.durable = False
-        """Whether readings that wait as the app ends are on disk, and sent by its next life."""
         self._topics = topics
         self._link = link
         self._environment = environment
@@ -66,9 +64,10 @@ class LedgerReports:
         """Begin to publish."""
         self._arm()
 
-    def stop(self) -> None:
-        """The app has ended, and the broker has all that it will have."""
-        if not self.durable:
+    def stop(self, *, durable: bool) -> None:
+        """The app has ended, and the broker has all that it will have. ``durable``: the readings that still wait are on
+        disk, and sent by its next life."""
+        if not durable:
             self.ledgers.end()
         for name in self.ledgers:
             self._save(name, stopped=True)
@@ -82,13 +81,13 @@ class LedgerReports:
         if self._link.up and not self._publishing:
             self._slices.begin("the ledger", self._publish_news())
 
-    def restore(self, name: str, found: Iterable[LedgerRow]) -> None:
-        """Continue the ledger of an earlier run.
+    def restore(self, name: str, found: Iterable[LedgerRow], *, durable: bool) -> None:
+        """Continue the ledger of an earlier run. ``durable``: the readings that waited as it ended are on disk.
 
         Raises:
             LookupError, TypeError, ValueError: the rows are damaged.
         """
-        changed = self.ledgers.restore(name, found, durable=self.durable)
+        changed = self.ledgers.restore(name, found, durable=durable)
         if changed:
             self.saved(name, changed)
 

@@ -12,7 +12,7 @@ from leadsman.errors import (
     ConnectionRefused,
     NotListening,
     SubscriptionRefused,
-    decided_twice,
+    two_parts,
 )
 from leadsman.event_bus import EventBus, Observers
 from leadsman.events import AppFault, LinkDown, LinkSettled, LinkUp, MessageRepeated, PrefixShared, SubscriptionFailed
@@ -60,7 +60,7 @@ class Subscriptions:
         """True until every SUBSCRIBE of a new connection has been sent. Brokers process the packets of a client in
         order, so nobody can react to a later publish before the app is subscribed."""
         self.urgent: list[str] = []
-        """Filters that are subscribed to before the others, in this order, if they have listeners. Any part of the app
+        """Filters that are subscribed to before the others, in this order, if they have listeners. Each part of the app
         may add some."""
         self.answered: Observers[[str]] = Observers("the answer to a subscription", events.emit)
         """Called with each filter when the broker has taken or refused it, or when it was left out."""
@@ -375,7 +375,7 @@ class Link:
             ConfigurationError: there is a record already.
         """
         if self._record is not None:
-            raise decided_twice("how subscriptions are remembered", type(self._record), type(record))
+            raise two_parts(type(self._record).__module__, type(record).__module__, "remember the subscriptions")
         self._record = record
 
     def put_first(self, message: Message) -> None:

@@ -17,6 +17,7 @@ from leadsman.mqtt.link import Access
 from leadsman.mqtt.outbox import Outbox
 from leadsman.nodes.cluster.cluster import Cluster, FencedOutbox, ForeignNodes
 from leadsman.nodes.cluster.report import ClusterReport
+from leadsman.parts.kinds import ANSWERS, BRIEFS, FAILURE_STATES, FOUND, NODE_STATES, SAVED
 from leadsman.resilience.environment import Environment
 from leadsman.resilience.overrides import handler_context
 from leadsman.wiring.core import Core, Node
@@ -70,9 +71,10 @@ class SharingNode(Node):
         core.link.require_newer()
         core.environment.events.subscribe(self._observe, readings=False)
         self._report = ClusterReport(self._cluster, core.plan, core.link, core.environment.clock)
-        self.briefs, self.states = self._report.briefs, self._report.states
+        core.offer(BRIEFS, self._report.briefs)
+        core.offer(NODE_STATES, self._report.states)
         if core.plan.keep_state:
-            self.failure_states = self._cluster.share_state(core.link)
+            core.offer(FAILURE_STATES, self._cluster.share_state(core.link))
 
     def _observe(self, event: Event) -> None:
         """A broker that refuses MQTT 5 at the start is a fault of the settings. Later it may be one for a while."""
@@ -86,13 +88,13 @@ class SharingNode(Node):
     def join(self, core: Core) -> None:
         """See `Node`. Requests to drain wait for their turn with all others."""
         cluster, report, life = self._cluster, self._report, core.life
-        link, requests = core.link, core.answers.requests
+        link, requests = core.link, core.of(ANSWERS).requests
         link.listen(report.drain_topic, lambda received: requests.add(received, report.asked, report.refuse))
         if not core.plan.dry_run:
             foreign = ForeignNodes(cluster, core.plan.topics, link)
             link.listen(foreign.topic_filter, foreign.received)
-        if core.found is not None:
-            cluster.finders = core.found.finders
+        if (found := core.find(FOUND)) is not None:
+            cluster.finders = found.finders
         if core.plan.sections.discovery is not None:
             from leadsman.parts.discovery import device_at
 
@@ -101,7 +103,7 @@ class SharingNode(Node):
         life.starts.append(functools.partial(cluster.start, shards, core.link, core.end))
         life.starts.append(self._report.start)
         life.before_stop.append(functools.partial(cluster.stop, HAND_OVER))
-        life.last_messages["the last status of the node"] = self._report.goodbye
+        life.last_messages.append(("the last status of the node", self._report.goodbye))
 
 
 class _ShardEvents(EventBus):
@@ -153,7 +155,8 @@ class Shards:
         shard = self._shards[key] = _Shard(tuple(names), group, events)
         for name in shard.names:
             core.roster.join(group.make(name))
-        group.start({name: core.pending.pop(name, 0.0) for name in shard.names})
+        saved = core.find(SAVED)
+        group.start({} if saved is None else {name: saved.pending.pop(name, 0.0) for name in shard.names})
 
     async def stop(self, keys: Iterable[str], grace: float) -> int:
         """End the polls, the sources and the commands of these shards, and wait at most `grace` seconds for them.
@@ -164,8 +167,8 @@ class Shards:
         alive = sum(await asyncio.gather(*(group.stop(grace) for group in groups)))
         for group in groups:
             group.environment.timers.stop()
-        if self._core.saved is not None:
-            self._core.saved.publish()
+        if (saved := self._core.find(SAVED)) is not None:
+            saved.publish()
         return alive
 
     def remove(self, keys: Iterable[str]) -> None:

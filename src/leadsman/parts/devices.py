@@ -1,5 +1,6 @@
 """The devices that are here from the start of the app to its end, and the polls of all."""
 
+from leadsman.parts.kinds import SAVED
 from leadsman.wiring.core import Core
 
 
@@ -9,8 +10,8 @@ def join(core: Core) -> None:
         core.roster.join(core.device_group.make(name))
 
     def start() -> None:
-        core.device_group.start(core.pending)
-        core.polling = True
+        saved = core.find(SAVED)
+        core.device_group.start({} if saved is None else saved.pending)
 
     core.life.starts.append(start)
     core.life.stop_handlers.append(core.device_group.stop)

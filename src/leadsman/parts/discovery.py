@@ -1,7 +1,6 @@
 """Describes the devices of an app at the broker. Imported only where discovery is on."""
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import Described, DescribedDevices
 from leadsman.events import Event
 from leadsman.introspection.retained import APP
+from leadsman.parts.kinds import DESCRIBED, FOUND, HEARTBEAT, STATUSES, TAKEN_NAMES
 from leadsman.settings.discovery import APP as APP_IDENTIFIER
 from leadsman.settings.sections import DiscoverySettings
 from leadsman.text import log_fields
@@ -96,15 +96,13 @@ def describe(core: Core) -> None:
     discovery = core.plan.sections.discovery
     if discovery is None:
         return
-    core.described = describe_devices(core.plan, discovery)
-    core.taken_names = functools.partial(names_of, core.plan, discovery)
+    core.offer(DESCRIBED, describe_devices(core.plan, discovery))
+    core.offer(TAKEN_NAMES, lambda: names_of(core.plan, discovery))
 
 
 def join(core: Core) -> None:
     """Publish the descriptions, and what belongs to them."""
-    if core.described is None:
-        return
-    presence, events = Presence(core, core.described), core.environment.events
+    presence, events = Presence(core, core.of(DESCRIBED)), core.environment.events
     presence.listen()
     events.subscribe(presence.observe, readings=False)
     events.subscribe(presence.observe_health)
@@ -122,7 +120,8 @@ class Presence:
     def __init__(self, core: Core, devices: Described) -> None:
         self._core = core
         self._registered = devices.registered
-        rejoined = () if core.found is None else [core.roster[each] for each in core.found.finders]
+        found = core.find(FOUND)
+        rejoined = () if found is None else [core.roster[each] for each in found.finders]
         for each in rejoined:
             self._register(each)
         convention = self._renewed() if rejoined else devices.convention
@@ -131,7 +130,7 @@ class Presence:
         self._left: dict[str, Mapping[str, bytes]] = {}
         """The descriptions of devices that were forgotten since the last change, and nothing of those that changed, by
         the topics of their first messages."""
-        self._health = HealthTopics(convention, core.statuses, core.link, core.environment.clock, core.slices)
+        self._health = HealthTopics(convention, core.of(STATUSES), core.link, core.environment.clock, core.slices)
         core.others.described.append(convention.own)
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, (topic,))
@@ -143,7 +142,7 @@ class Presence:
             core.others,
             shared=core.node.shared,
             on_described=self._health.on_described,
-            on_repeated=core.heartbeat.announce,
+            on_repeated=core.of(HEARTBEAT).announce,
         )
 
     def join(self, device: Device) -> None:

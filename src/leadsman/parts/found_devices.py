@@ -4,6 +4,7 @@ import asyncio
 
 from leadsman.devices.group import DeviceGroup
 from leadsman.devices.roster import Departure, Roster, RosterPhase, forgetting
+from leadsman.parts.kinds import FOUND, TAKEN_NAMES
 from leadsman.registration.source import Source
 from leadsman.runtime.found_devices import Family, FoundDevices, Names, template_of
 from leadsman.runtime.sources import SourceRunner
@@ -16,17 +17,19 @@ def join(core: Core) -> None:
     settings = plan.registry.device_settings
     registered = Names(frozenset(plan.registry.names))
     finders = [(each, each.finds) for each in plan.readers if each.finds is not None]
-    core.found = FoundDevices(
+    taken = core.find(TAKEN_NAMES)
+    found = FoundDevices(
         {each.name: Family(finds, template_of(each, finds)) for each, finds in finders},
         FoundHost(roster, core.device_group),
-        registered if core.taken_names is None else core.taken_names(),
+        registered if taken is None else taken(),
         environment.timers,
         environment.clock.monotonic,
         asyncio.get_running_loop(),
         None if settings is None else settings.found,
     )
-    core.own_requests.find(core.found)
-    roster.follow(RosterPhase.FOUND, forgetting(core.found.let_go))
+    core.offer(FOUND, found)
+    core.own_requests.find(found)
+    roster.follow(RosterPhase.FOUND, forgetting(found.let_go))
 
 
 class FoundHost:

@@ -10,6 +10,7 @@ from leadsman.event_bus import Phase
 from leadsman.monitoring.heartbeat import Heartbeat, offline, will
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.message import Message
+from leadsman.parts.kinds import HEARTBEAT, NODE, NODE_STATES, STATUSES
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
@@ -21,39 +22,42 @@ def join(core: Core) -> None:
     """Follow how the devices are, and publish it. Outages are reported as they begin and end."""
     plan, roster, events, clock = core.plan, core.roster, core.environment.events, core.environment.clock
     jobs = frozenset(device.name for device in roster.values() if device.job and device.enabled)
-    core.statuses = Statuses(core.records, clock.monotonic(), jobs)
-    core.heartbeat = Heartbeat(
+    statuses = Statuses(core.records, clock.monotonic(), jobs)
+    heartbeat = Heartbeat(
         plan.topics,
         _common(core),
         plan.heartbeat,
-        core.statuses,
+        statuses,
         core.link,
         core.environment,
         core.slices,
         snapshot=core.runners.snapshot,
     )
-    if (states := core.node.states) is not None:
-        core.heartbeat.sections.add(functools.partial(_count_nodes, states))
+    core.offer(STATUSES, statuses)
+    core.offer(HEARTBEAT, heartbeat)
+    if (states := core.find(NODE_STATES)) is not None:
+        heartbeat.sections.add(functools.partial(_count_nodes, states))
     events.subscribe(core.records, Phase.HEALTH)
-    events.subscribe(core.heartbeat.observe)
+    events.subscribe(heartbeat.observe)
     events.subscribe(core.outages.observe)
-    roster.follow(RosterPhase.STATUS, _follower(core))
-    core.life.beside["the heartbeat"] = core.heartbeat.run
+    roster.follow(RosterPhase.STATUS, _follower(core, statuses, heartbeat))
+    core.life.beside.append(("the heartbeat", heartbeat.run))
 
 
 def publish_offline(core: Core) -> None:
     """Publish at the end that the app is offline, after all other goodbyes."""
+    heartbeat = core.of(HEARTBEAT)
 
     def goodbye() -> None:
         try:
-            core.heartbeat.goodbye()
+            heartbeat.goodbye()
         except Exception:  # a fault of ours
             plan, link = core.plan, core.link
             payload = will(plan.identity.version, link.number, dry_run=plan.dry_run)
             link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))
             raise
 
-    core.life.last_messages["the last status"] = goodbye
+    core.life.last_messages.append(("the last status", goodbye))
 
 
 def _count_nodes(states: "Callable[[], Mapping[str, State]]", document: "Status") -> None:
@@ -65,14 +69,14 @@ def _common(core: Core) -> "Status":
     """The fields that each heartbeat of this run contains."""
     found = offline(core.plan.identity.version, 0, dry_run=core.plan.dry_run)
     found["client_id"] = core.plan.identity.client_id
-    if core.node.ownership is not None:
-        found["node"] = core.node.ownership
+    if (node := core.find(NODE)) is not None:
+        found["node"] = node
     return found
 
 
-def _follower(core: Core) -> Follower:
+def _follower(core: Core, statuses: Statuses, heartbeat: Heartbeat) -> Follower:
     """The statuses, the availability topics and the heartbeat."""
-    statuses, heartbeat, clock = core.statuses, core.heartbeat, core.environment.clock
+    clock = core.environment.clock
 
     def join(device: Device) -> None:
         if device.enabled:

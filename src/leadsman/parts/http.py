@@ -5,22 +5,23 @@ import functools
 from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.http.door import keep_open
 from leadsman.introspection.watching import Watching
+from leadsman.parts.kinds import ANSWERS, WATCHING
 from leadsman.wiring.core import Core
 
 
 def watch(core: Core) -> None:
     """Keep the last readings. They are taken from the publishers, so this comes before the devices."""
     environment = core.environment
-    core.watching = Watching(environment.clock, environment.timers, environment.events)
-    core.listen(core.watching.on_reading)
-    core.roster.follow(RosterPhase.STATUS, forgetting(core.watching.recent.forget))
+    watching = Watching(environment.clock, environment.timers, environment.events)
+    core.offer(WATCHING, watching)
+    core.listen(watching.on_reading)
+    core.roster.follow(RosterPhase.STATUS, forgetting(watching.recent.forget))
 
 
 def join(core: Core) -> None:
     """Serve the endpoint."""
-    endpoint, watching = core.plan.sections.http, core.watching
-    if endpoint is not None and watching is not None:
+    endpoint, watching, answers = core.plan.sections.http, core.of(WATCHING), core.of(ANSWERS)
+    if endpoint is not None:
         emit = core.environment.events.emit
-        core.life.beside["the HTTP endpoint"] = functools.partial(
-            keep_open, endpoint, core.answers.service, watching.happenings, core.slices, emit
-        )
+        opened = functools.partial(keep_open, endpoint, answers.service, watching.happenings, core.slices, emit)
+        core.life.beside.append(("the HTTP endpoint", opened))

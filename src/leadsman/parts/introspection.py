@@ -9,6 +9,19 @@ from typing import TYPE_CHECKING
 from leadsman.devices.roster import RosterPhase, forgetting
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR
+from leadsman.parts.kinds import (
+    ANSWERS,
+    BRIEFS,
+    DESCRIBED,
+    FOUND,
+    HEARTBEAT,
+    LEDGERS,
+    NODE,
+    STATUSES,
+    SUBSCRIBERS,
+    TRACE,
+    WATCHING,
+)
 from leadsman.runtime.poll_runner import ask
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import OPERATIONS
@@ -26,7 +39,8 @@ if TYPE_CHECKING:
 
 def join(core: Core) -> None:
     """Subscribe to the topics of requests that make sense for this app."""
-    found = core.answers = IntrospectionPart(core)
+    found = Answers(core)
+    core.offer(ANSWERS, found)
     on_set = functools.partial(_on_set, core, found)
     listeners: dict[str, Callable[[Received], None]] = {
         "introspect": lambda received: found.door.on_introspect(received),
@@ -57,7 +71,7 @@ def _only_here(core: Core, listener: Callable[[Received], None], *, every_node: 
     return listen
 
 
-def _on_set(core: Core, introspection: "IntrospectionPart", received: Received) -> None:
+def _on_set(core: Core, introspection: "Answers", received: Received) -> None:
     """A command; or, for the root device, whose topics have a level less, perhaps a request."""
     topics = core.plan.topics
     if topics.root is not None and received.topic in [topics.of(topics.root, f"{word}/set") for word in OPERATIONS]:
@@ -72,8 +86,8 @@ def _on_set(core: Core, introspection: "IntrospectionPart", received: Received) 
         )
 
 
-class IntrospectionPart:
-    """Answers questions about one running app.
+class Answers:
+    """What answers people and tools that ask about one running app. Each is created on first use.
 
     Args:
         core: the app.
@@ -104,7 +118,7 @@ class IntrospectionPart:
         """The list of the devices, with their topics."""
         from leadsman.introspection.registry import DeviceRegistry
 
-        plan, health = self._core.plan, self._core.described is not None
+        plan, health = self._core.plan, self._core.find(DESCRIBED) is not None
         return DeviceRegistry(plan.identity, self._core.roster, self._core.others.topics, health=health)
 
     @cached_property
@@ -116,20 +130,20 @@ class IntrospectionPart:
         core = self._core
         parts = Introspected(
             records=core.records,
-            ledgers=core.ledgers.ledgers,
+            ledgers=core.of(LEDGERS).ledgers,
             link=core.link,
             runners=core.runners,
             poll=functools.partial(ask, core.roster.polls),
             adapters=core.plan.adapters,
-            traces=core.traces,
-            state_files=core.heartbeat.state_files,
-            statuses=core.statuses,
-            ready=lambda: core.polling,
-            watching=core.watching,
-            subscribers=core.subscribers,
-            found=core.found,
-            node=core.node.ownership,
-            nodes=core.node.briefs,
+            traces=core.of(TRACE).traces,
+            state_files=core.of(HEARTBEAT).state_files,
+            statuses=core.of(STATUSES),
+            ready=lambda: core.device_group.polling,
+            watching=core.find(WATCHING),
+            subscribers=core.find(SUBSCRIBERS),
+            found=core.find(FOUND),
+            node=core.find(NODE),
+            nodes=core.find(BRIEFS),
             terms_of=_terms_of,
         )
         return Service(self.registry, parts, core.environment)

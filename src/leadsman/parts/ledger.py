@@ -4,6 +4,7 @@ from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.ledger.ledger import NEVER_POLLED
 from leadsman.ledger.ledgers import Ledgers, Schedule
 from leadsman.ledger.reports import LedgerReports
+from leadsman.parts.kinds import DISK, LEDGERS
 from leadsman.registration.telemetry import Telemetry
 from leadsman.wiring.core import Core
 
@@ -11,14 +12,15 @@ from leadsman.wiring.core import Core
 def join(core: Core) -> None:
     """Keep one for each device, and publish them. They give the receipts of the readings, so this comes before the
     devices."""
-    reports = core.ledgers = LedgerReports(core.plan.topics, core.link, core.environment, core.slices)
+    reports = LedgerReports(core.plan.topics, core.link, core.environment, core.slices)
+    core.offer(LEDGERS, reports)
     core.roster.follow(RosterPhase.HEALTH, _follower(reports.ledgers))
     reports.subscribe(core.environment.events)
     core.life.starts.append(reports.start)
 
     async def end(delivered: bool) -> None:
-        reports.durable = core.keeps_readings()
-        reports.stop()
+        disk = core.find(DISK)
+        reports.stop(durable=disk is not None and disk.keeps_readings())
 
     core.life.after_delivery.append(end)
 

@@ -43,7 +43,7 @@ def join(core: Core) -> None:
     core.environment.events.subscribe(observe, Phase.ACT)
     core.roster.follow(RosterPhase.REPORT, forgetting(notices.forget))
     for number, listener in enumerate(listeners, 1):
-        core.life.beside[f"{listener.name} ({number})"] = listener.run
+        core.life.beside.append((f"{listener.name} ({number})", listener.run))
 
 
 class Listener:

@@ -9,6 +9,7 @@ from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.events import AppFault, Event, LinkUp
 from leadsman.loop.slices import Work
 from leadsman.mqtt.connection import Received
+from leadsman.parts.kinds import ANSWERS
 from leadsman.wiring.core import Core
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ def join(core: Core) -> None:
     core.others.changed.add(publisher.change)
     core.environment.events.subscribe(publisher.observe, readings=False)
     core.roster.follow(RosterPhase.REPORT, Follower(publisher.join, publisher.leave))
-    core.life.last_messages[WHAT] = publisher.end
+    core.life.last_messages.append((WHAT, publisher.end))
     if plan.dry_run or core.node.shared:
         return
     pages = plan.own_filters["registry"], plan.topics.registry
     for topic_filter in pages:
         link.listen(topic_filter, publisher.on_page)
-    link.subscriptions.urgent += [*pages, plan.own_filters["status"]]  # to which `leadsman.parts.shared_prefix` listens
+    link.subscriptions.urgent.extend((*pages, plan.own_filters["status"]))  # `leadsman.parts.shared_prefix` listens
     link.subscriptions.answered.add(publisher.on_answer)
     publisher.hold()
 
@@ -73,7 +74,7 @@ class RegistryTimer:
         """A device has left. The topics of one that is forgotten are removed; the registry at the broker lists them
         until then, so that the next start removes what is left."""
         if why is Departure.FORGOTTEN:
-            entry = self._core.answers.registry.entry_of(device.name, device)
+            entry = self._core.of(ANSWERS).registry.entry_of(device.name, device)
             self._publication.remove(entry, getattr(device.reader, "found_by", None) or "")
         self.change()
 
@@ -159,5 +160,5 @@ class RegistryTimer:
         topic_filter = plan.own_filters["registry"]
         heard = topic_filter in core.link.subscriptions.listeners
         kept = Kept(topic_filter, self._kept, self.on_page) if heard else None
-        registry, clock = core.answers.registry, core.environment.clock
+        registry, clock = core.of(ANSWERS).registry, core.environment.clock
         return RegistryPublication(registry, plan.topics, core.link, clock, core.others, kept, core.node.elsewhere)

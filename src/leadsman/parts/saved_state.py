@@ -1,11 +1,13 @@
 """How devices fail is remembered over a restart, and over a change of the node."""
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.event_bus import Phase
 from leadsman.events import Event, LinkUp
+from leadsman.parts.kinds import DISK, FAILURE_STATES, FOUND, LEDGERS, SAVED, TRACE
 from leadsman.runtime.failure_state import FailureStateStore
 from leadsman.wiring.core import Core
 
@@ -21,18 +23,21 @@ def _nothing(name: str) -> Mapping[str, object]:
 async def join(core: Core) -> None:
     """Restore what an earlier run saved, and save what changes from now on."""
     readers = core.runners.readers
-    kept = _nothing if core.found is None else core.found.kept
-    store = core.saved = FailureStateStore(core.state_directory, readers, core.environment, core.traces, kept)
-    if core.node.failure_states is not None:
-        _share(core, store, core.node.failure_states)
+    found, trace, ledgers, disk = core.find(FOUND), core.of(TRACE), core.of(LEDGERS), core.find(DISK)
+    kept = _nothing if found is None else found.kept
+    store = FailureStateStore(core.state_directory, readers, core.environment, trace.traces, kept)
+    core.offer(SAVED, store)
+    if (states := core.find(FAILURE_STATES)) is not None:
+        _share(core, store, states)
     # In a cluster the handler finds its devices again, where it is.
-    rejoin = None if core.found is None or core.node.shared else core.found.restore
-    core.pending |= await store.restore(core.records, core.outages, core.environment.stopping, rejoin)
-    core.ledgers.saved.add(store.keep_ledger)
-    store.restore_ledgers(core.ledgers.restore)
+    rejoin = None if found is None or core.node.shared else found.restore
+    await store.restore(core.records, core.outages, core.environment.stopping, rejoin)
+    ledgers.saved.add(store.keep_ledger)
+    store.restore_ledgers(functools.partial(ledgers.restore, durable=disk is not None and disk.left))
+    trace.resume(store.outages)
     core.environment.events.subscribe(store.observe, Phase.SAVE)
     core.roster.follow(RosterPhase.STATE, _follower(core, store))
-    core.life.last_messages["the failure state"] = store.publish
+    core.life.last_messages.append(("the failure state", store.publish))
     core.life.after_delivery.append(lambda _: store.finish())
 
 
@@ -64,16 +69,14 @@ def _follower(core: Core, store: FailureStateStore) -> Follower:
         name = device.name
         if device.runner is None:
             return
-        document, age, states = None, 0.0, core.node.failure_states
+        document, age, states = None, 0.0, core.find(FAILURE_STATES)
         if states is not None:
             core.others.keep(name, (states.topic(name),))
             document, age = states.of(name) or (None, 0.0)
-        wait = store.adopt(name, document, age, core.records, core.outages)
-        if wait:
-            core.pending[name] = wait
+        store.adopt(name, document, age, core.records, core.outages)
 
     def leave(device: Device, why: Departure) -> None:
-        core.pending.pop(device.name, None)
+        store.pending.pop(device.name, None)
         if device.runner is not None:
             store.forget(device.name, at_once=why is Departure.FORGOTTEN)
 

@@ -11,6 +11,7 @@ from leadsman.monitoring.watchdog import Signs
 from leadsman.mqtt.link import Access
 from leadsman.nodes.standby.machine import AppEnded, TakingOver
 from leadsman.nodes.standby.node import StandbyNode
+from leadsman.parts.kinds import BRIEFS, FAILURE_STATES, NODE, NODE_STATES
 from leadsman.runtime.supervision import cancel
 from leadsman.text import clean, log_fields
 from leadsman.wiring.core import Core, Node
@@ -35,14 +36,21 @@ class ActiveNode(Node):
     def __init__(self, node: StandbyNode) -> None:
         self._node = node
         self.permitted = node.permitted
-        self.failure_states = node.observer.failure_states
-        self.ownership = node.ownership
-        self.briefs, self.states = node.report.briefs, node.report.states
 
     @property
     def leaving(self) -> bool:
         """See `Node`."""
         return self._node.leaving
+
+    def attach(self, core: Core) -> None:
+        """See `Node`."""
+        node = self._node
+        if (ownership := node.ownership) is not None:
+            core.offer(NODE, ownership)
+        if (states := node.observer.failure_states) is not None:
+            core.offer(FAILURE_STATES, states)
+        core.offer(BRIEFS, node.report.briefs)
+        core.offer(NODE_STATES, node.report.states)
 
     def join(self, core: Core) -> None:
         """See `Node`."""

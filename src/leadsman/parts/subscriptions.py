@@ -1,5 +1,6 @@
 """Functions for the messages of other programs."""
 
+from leadsman.parts.kinds import SUBSCRIBERS
 from leadsman.runtime.subscriber import Subscriber
 from leadsman.wiring.core import Core
 
@@ -7,7 +8,8 @@ from leadsman.wiring.core import Core
 def join(core: Core) -> None:
     """Subscribe to their topics."""
     enabled = (each for each in core.plan.registry.subscriptions.values() if each.enabled)
-    core.subscribers = {each.topic_filter: Subscriber(each, core.environment, core.shared) for each in enabled}
-    for topic_filter, subscriber in core.subscribers.items():
+    subscribers = {each.topic_filter: Subscriber(each, core.environment, core.shared) for each in enabled}
+    core.offer(SUBSCRIBERS, subscribers)
+    for topic_filter, subscriber in subscribers.items():
         core.link.listen(topic_filter, subscriber.on_message)
-    core.life.stop_handlers += [each.stop for each in core.subscribers.values()]
+    core.life.stop_handlers.extend(each.stop for each in subscribers.values())

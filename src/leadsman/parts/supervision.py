@@ -14,6 +14,7 @@ from leadsman.loop.durations import human
 from leadsman.loop.output import flush_outputs
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.loop_stalls import StallWatch
+from leadsman.parts.kinds import STATUSES
 from leadsman.text import log_fields
 from leadsman.wiring.core import Core
 
@@ -58,7 +59,7 @@ class StaleExit:
 
     def ring(self, now: float) -> None:
         """Look at the devices, and end the app if that is due."""
-        statuses = self._core.statuses
+        statuses = self._core.of(STATUSES)
         statuses.refresh(now)
         if statuses.is_fresh(now):
             self._stale_since = None

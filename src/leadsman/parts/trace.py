@@ -1,6 +1,8 @@
 """The trace: the latest failures of each device, and what was decided about them."""
 
 import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from leadsman.event_bus import Phase
 from leadsman.events import (
@@ -15,7 +17,12 @@ from leadsman.events import (
     MessageFailed,
     PollFailed,
 )
+from leadsman.parts.kinds import TRACE
 from leadsman.wiring.core import Core
+from leadsman.wiring.plan import Plan
+
+if TYPE_CHECKING:
+    from leadsman.monitoring.trace import Trace
 
 TRACED = frozenset(
     {
@@ -34,26 +41,41 @@ has none."""
 
 
 def join(core: Core) -> None:
-    """Begin the trace with the first failure. Outages of an earlier run go on."""
-
-    def observe(event: Event) -> None:
-        if core.traces:
-            core.traces[0].observe(event)
-        elif type(event) in TRACED or (type(event) is CommandDone and event.error is not None):
-            _begin(core)
-            core.traces[0].observe(event)
-
-    if core.saved is not None and core.saved.outages:
-        _begin(core)
-        core.traces[0].resume(core.saved.outages)
-    core.environment.events.subscribe(observe, Phase.TRACE)
+    """Begin the trace with the first failure. What saves it comes later, and goes on with outages of an earlier run."""
+    tracing = Tracing(core.plan)
+    core.offer(TRACE, tracing)
+    core.environment.events.subscribe(tracing.observe, Phase.TRACE)
 
 
-def _begin(core: Core) -> None:
-    from leadsman.introspection.registrations import policy_text  # with the first failure
-    from leadsman.monitoring.trace import Trace
+class Tracing:
+    """The trace of one app, which begins when there is something for it.
 
-    readers = {each.name: each for each in core.plan.readers}
-    trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
-    core.traces.append(trace)
-    core.plan.live.trace = trace
+    Args:
+        plan: the app.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.traces: list[Trace] = []
+        """The trace, once there is something in it."""
+        self._plan = plan
+
+    def observe(self, event: Event) -> None:
+        """Add what happens."""
+        if self.traces or type(event) in TRACED or (type(event) is CommandDone and event.error is not None):
+            self._trace().observe(event)
+
+    def resume(self, outages: Mapping[str, float]) -> None:
+        """Go on with the outages of an earlier run: since when, epoch seconds, by device."""
+        if outages:
+            self._trace().resume(outages)
+
+    def _trace(self) -> "Trace":
+        if not self.traces:
+            from leadsman.introspection.registrations import policy_text  # with the first failure
+            from leadsman.monitoring.trace import Trace
+
+            readers = {each.name: each for each in self._plan.readers}
+            trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
+            self.traces.append(trace)
+            self._plan.live.trace = trace
+        return self.traces[0]

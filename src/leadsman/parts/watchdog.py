@@ -1,6 +1,7 @@
 """The service manager and containers see that the app works."""
 
 from leadsman.monitoring.watchdog import Watchdog
+from leadsman.parts.kinds import STATUSES
 from leadsman.wiring.core import Core
 
 
@@ -10,7 +11,7 @@ def join(core: Core) -> None:
 
     def start() -> None:
         nonlocal watchdog
-        watchdog = Watchdog(core.plan.variables, core.statuses, core.link, core.environment.timers)
+        watchdog = Watchdog(core.plan.variables, core.of(STATUSES), core.link, core.environment.timers)
         watchdog.start()
         core.environment.events.subscribe(watchdog.observe, readings=False)
 

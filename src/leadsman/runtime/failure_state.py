@@ -286,6 +286,8 @@ class FailureStateStore:
         self._failed = False
         self._records: Mapping[str, Health] = {}
         self._shared: SharedState | None = None
+        self.pending: dict[str, float] = {}
+        """Seconds until the next attempt, of devices that waited for one before they came here."""
         self.outages: dict[str, float] = {}
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
 
@@ -295,14 +297,10 @@ class FailureStateStore:
         outages: OutageReporter,
         stopping: asyncio.Event,
         rejoin: Rejoin | None = None,
-    ) -> dict[str, float]:
+    ) -> None:
         """Remember what the file holds. Never raises; takes `LOCK_TIMEOUT` at most, or until `stopping`. `rejoin` takes
         a device that was found at run time in an earlier run; None where no handler finds any.
-
-        Returns:
-            For handlers whose next attempt was waited for: seconds until it.
         """
-        pending: dict[str, float] = {}
         wall = self._environment.clock.wall()
         found, self._records = await self._found(stopping), records.entities
         self._kept |= found.keys()
@@ -312,20 +310,21 @@ class FailureStateStore:
             records.restore(name, life=EarlierLives(wall))
         for name, saved in found.items():
             if name in self._readers or self._rejoined(name, saved, rejoin):
-                pending[name] = self._continued(name, saved, self._file.path, records, outages)
-        return pending
+                self.pending[name] = self._continued(name, saved, self._file.path, records, outages)
 
     def adopt(
         self, name: str, document: str | None, age: float, records: HealthRecords, outages: OutageReporter
-    ) -> float:
+    ) -> None:
         """Remember a device that joins. If another node of a cluster had it, `document` is what that published of it
-        `age` seconds ago. Returns seconds until its next attempt, 0 if it waits for none."""
+        `age` seconds ago."""
         self._records = records.entities
         self._gone.discard(name)
         self._records[name].life = EarlierLives(self._environment.clock.wall())
         self.change(name)
         saved = Saved(self._environment.clock.wall() - age, document)
-        return 0.0 if document is None else self._continued(name, saved, "a topic", records, outages)
+        wait = 0.0 if document is None else self._continued(name, saved, "a topic", records, outages)
+        if wait:
+            self.pending[name] = wait
 
     def _continued(
         self, name: str, saved: Saved, where: object, records: HealthRecords, outages: OutageReporter

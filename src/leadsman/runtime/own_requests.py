@@ -14,7 +14,7 @@ import logging
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.errors import InvalidValue, PollRefused, UnknownDevice, decided_twice
+from leadsman.errors import InvalidValue, PollRefused, UnknownDevice, two_parts
 from leadsman.loop.threads import call_on
 from leadsman.readings.reading import Reading
 from leadsman.resilience.environment import Environment
@@ -76,7 +76,7 @@ class OwnRequests:
             ConfigurationError: another part takes them.
         """
         if self._found is not None:
-            raise decided_twice("what becomes of a device that is found", type(self._found), type(found))
+            raise two_parts(type(self._found).__module__, type(found).__module__, "take the devices that handlers find")
         self._found = found
 
     def device(self, finder: str, name: str, fields: Mapping[str, object] | None, title: str | None) -> "FoundDevice":

@@ -96,12 +96,12 @@ PARTS = (
     Part("leadsman.parts.contexts", _has_contexts),
     # What survives the app. What reports of the devices comes later, and finds them as they were.
     Part("leadsman.parts.disk", _keeps_readings_on_disk, simulated=False),
+    Part("leadsman.parts.trace", simulated=False),
     Part("leadsman.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
     Part("leadsman.parts.subscription_record", _writes_alone, simulated=False),
     # What observes the devices.
     Part("leadsman.parts.heartbeat", simulated=False),
     Part("leadsman.parts.log", simulated=False),
-    Part("leadsman.parts.trace", simulated=False),
     Part("leadsman.parts.recovery", lambda plan: bool(plan.adapters)),
     Part("leadsman.parts.listeners", lambda plan: bool(plan.live.listeners), simulated=False),
     Part("leadsman.parts.watchdog", _is_supervised, simulated=False),
@@ -144,9 +144,11 @@ async def build(
     core = Core(plan, access, stopping, resources, Node() if node is None else node)
     for part in parts:
         if part.wanted(plan):
+            core.joining = part.module
             joined = getattr(import_module(part.module), part.join)(core)
             if asyncio.iscoroutine(joined):
                 await joined
+    core.joining = None
     for ready in core.life.joined:
         ready()
     return core

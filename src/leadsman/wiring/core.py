@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from leadsman.adapters.managed import declared_errors
 from leadsman.devices.group import DeviceGroup, DeviceServices
@@ -18,9 +18,8 @@ from leadsman.loop.clock import system_clock
 from leadsman.loop.slices import Slices
 from leadsman.loop.timers import Timers
 from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.heartbeat import Heartbeat, will
+from leadsman.monitoring.heartbeat import will
 from leadsman.monitoring.outage_reports import OutageReporter
-from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity
 from leadsman.mqtt.outbox import Outbox
 from leadsman.readings.reading import Reading
@@ -33,24 +32,12 @@ from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
 from leadsman.text import describe
 from leadsman.text.log_lines import Lines
+from leadsman.wiring.offers import Offers
 from leadsman.wiring.plan import NoHome, Plan
 
 if TYPE_CHECKING:
-    from leadsman.discovery.registered import Described
-    from leadsman.introspection.registry import DeviceRegistry
-    from leadsman.introspection.request_queue import RequestQueue
-    from leadsman.introspection.service import Service
-    from leadsman.introspection.watching import Watching
-    from leadsman.ledger.reports import LedgerReports
-    from leadsman.monitoring.document import NodeSection
-    from leadsman.monitoring.trace import Trace
-    from leadsman.nodes.brief import Brief, State
-    from leadsman.nodes.failure_state import FailureStates
     from leadsman.runtime.commands import Dispatcher
-    from leadsman.runtime.failure_state import FailureStateStore
-    from leadsman.runtime.found_devices import FoundDevices, Names
     from leadsman.runtime.own_requests import OwnRequests
-    from leadsman.runtime.subscriber import Subscriber
     from leadsman.storage.directory import StateDirectory
 
 
@@ -81,8 +68,8 @@ class Life:
         more."""
         self.joined: list[Callable[[], object]] = []
         """Is called when all parts have joined: each event has all its observers."""
-        self.beside: dict[str, Callable[[], Awaitable[object]]] = {}
-        """Runs from the beginning until the goodbye, beside all else. If it fails, it is begun again; the key is what
+        self.beside: list[tuple[str, Callable[[], Awaitable[object]]]] = []
+        """Runs from the beginning until the goodbye, beside all else. If it fails, it is begun again; the text is what
         the log calls it."""
         self.waits: list[Callable[[], Awaitable[object]]] = []
         """Is waited for before anything touches a device."""
@@ -92,8 +79,8 @@ class Life:
         """Is waited for, one after the other, when the app is asked to stop and devices may still be read."""
         self.stop_handlers: list[Callable[[float], Awaitable[int]]] = []
         """Ends the calls of handlers, all at once, in as many seconds; returns how many did not end."""
-        self.last_messages: dict[str, Callable[[], object]] = {}
-        """Puts the last messages into the outbox. A fault there is reported by the key, and costs no other."""
+        self.last_messages: list[tuple[str, Callable[[], object]]] = []
+        """Puts the last messages into the outbox. A fault there is reported under the text, and costs no other."""
         self.close: list[Callable[[], Awaitable[object]]] = []
         """Closes what needs no connection, while the last messages are sent."""
         self.after_delivery: list[Callable[[bool], Awaitable[object]]] = []
@@ -110,14 +97,6 @@ class Node:
     """Whether the nodes take the session at the broker over from each other, with what waits there."""
     permitted: Callable[[], bool] | None = None
     """Whether this node may act now, which is asked before any timer rings; None: it always may."""
-    failure_states: "FailureStates | None" = None
-    """The failure state of the devices on the node that was active before; None if it is not shared."""
-    ownership: "NodeSection | None" = None
-    """What the heartbeat and introspection show of this node; None if they show nothing."""
-    briefs: "Callable[[], list[Brief]] | None" = None
-    """The nodes that share the app, this one included; None if it shares it with no other."""
-    states: "Callable[[], Mapping[str, State]] | None" = None
-    """The state of each of them, by name."""
 
     @property
     def leaving(self) -> bool:
@@ -137,34 +116,15 @@ class Node:
         return False
 
     def attach(self, core: "Core") -> None:
-        """Hear the other nodes, before the devices join."""
+        """Hear the other nodes, and offer what is known of them, before the devices join."""
 
     def join(self, core: "Core") -> None:
         """Join the app, after its devices and all that reports of them."""
 
 
-class Answers(Protocol):
-    """The parts that answer people and tools. Each is created on first use."""
-
-    @property
-    def requests(self) -> "RequestQueue":
-        """Where requests and commands wait for their turn."""
-        ...
-
-    @property
-    def registry(self) -> "DeviceRegistry":
-        """The list of the devices, with their topics."""
-        ...
-
-    @property
-    def service(self) -> "Service":
-        """Answers questions, and does what people request."""
-        ...
-
-
-class Core:
+class Core(Offers):
     """What every app has. Parts join it: they follow its events and its devices, act at the stages of its life, and
-    leave here what other parts ask.
+    offer what other parts ask for.
 
     Args:
         plan: the app.
@@ -174,18 +134,10 @@ class Core:
         node: this process, among those that share the app.
     """
 
-    ledgers: "LedgerReports"
-    """What became of each poll that was due."""
-    statuses: Statuses
-    """How the devices are. Made once their state is restored."""
-    heartbeat: Heartbeat
-    """Made with the statuses."""
-    answers: "Answers"
-    """Answers people and tools."""
-
     def __init__(
         self, plan: Plan, access: Access, stopping: asyncio.Event, resources: contextlib.ExitStack, node: Node
     ) -> None:
+        super().__init__()
         self._loop = loop = asyncio.get_running_loop()
         clock = system_clock(loop)
         events = EventBus(clock)
@@ -224,27 +176,6 @@ class Core:
         )
         self.roster.follow(RosterPhase.HEALTH, _health_follower(self.records))
         self.roster.follow(RosterPhase.HEALTH, forgetting(self.others.forget))
-
-        self.polling = False
-        """Whether the devices are polled; set when the first polls start."""
-        self.pending: dict[str, float] = {}
-        """Seconds until the next attempt, of devices whose retry was waited for before they came here."""
-        self.keeps_readings: Callable[[], bool] = lambda: False
-        """Whether the next run sends the readings that the broker does not have when this one ends."""
-        self.traces: list[Trace] = []
-        """The trace, once there is something in it."""
-        self.subscribers: Mapping[str, Subscriber] = {}
-        """The subscribers, which handle the messages of other programs, by topic filter."""
-        self.found: FoundDevices | None = None
-        """The devices that were found at run time; None where no handler may find any."""
-        self.saved: FailureStateStore | None = None
-        """The failure state of devices; None where it is not kept."""
-        self.watching: Watching | None = None
-        """What is kept for people who watch; None where nobody can."""
-        self.described: Described | None = None
-        """The devices as they are described to others; None where discovery is off."""
-        self.taken_names: Callable[[], Names] | None = None
-        """The names that no device may have that a handler finds; None: those that are registered."""
 
     @cached_property
     def device_services(self) -> DeviceServices:

@@ -136,8 +136,8 @@ async def run(core: Core) -> Running:
     """
     life, environment, loop = core.life, core.environment, asyncio.get_running_loop()
     stopping = environment.stopping
-    beside = {"the link": core.link.run, **life.beside}
-    tasks = [loop.create_task(keep_running(what, begin, environment)) for what, begin in beside.items()]
+    beside = [("the link", core.link.run), *life.beside]
+    tasks = [loop.create_task(keep_running(what, begin, environment)) for what, begin in beside]
     for wait in life.waits:
         await wait()
     running = Running(tasks, Lifespan(None if stopping.is_set() else core.plan.lifespan, environment))
@@ -177,7 +177,7 @@ async def stop(core: Core, running: Running) -> int:
     environment.timers.stop()
     core.slices.stop()
     await cancel(running.tasks, _CLOSE)
-    for what, goodbye in life.last_messages.items():
+    for what, goodbye in life.last_messages:
         try:
             goodbye()
         except Exception as error:  # a fault of ours must cost neither the stores nor the DISCONNECT
