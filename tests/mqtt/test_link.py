@@ -442,6 +442,13 @@ def test_two_parts_that_remember_the_subscriptions_are_an_error_that_names_both(
         here.link.remember(Record())
 
 
+def test_two_parts_that_write_readings_are_an_error_that_names_both(running):
+    here = running()
+    here.link.store(0.1, print)
+    with pytest.raises(ConfigurationError, match=f"^builtins and {__name__} both write the readings that wait; leave"):
+        here.link.store(0.1, lambda number: None)
+
+
 def test_several_conflicts_are_shown_one_after_the_other_and_each_change_is_an_event(running):
     here = running()
     for kind, reason in (("app", "an app"), ("node", "a node"), ("app", "an app"), ("app", None), ("app", None)):

@@ -245,6 +245,8 @@ class Link:
         """The library of the latest connection; None before the first one."""
         self._holds: set[str] = set()
         self._record: SubscriptionRecord | None = None
+        self._writer: str | None = None
+        """The module that writes readings to disk."""
         self._conflicts: dict[str, str] = {}
         self._sessions: dict[str, BrokerSession] = {}
         self._kept = BrokerSession()
@@ -400,7 +402,14 @@ class Link:
             self._subscribing = self._loop.create_task(self._unsubscribe(connection, topic_filter, before))
 
     def store(self, after: float, write: Callable[[int], None]) -> None:
-        """Have readings written that were not acknowledged `after` seconds; see `Overdue.store`."""
+        """Have readings written that were not acknowledged `after` seconds; see `Overdue.store`.
+
+        Raises:
+            ConfigurationError: another part has them written.
+        """
+        if self._writer is not None:
+            raise two_parts(self._writer, write.__module__, "write the readings that wait")
+        self._writer = write.__module__
         self._window.overdue.store(after, write)
 
     def pump(self) -> None:
