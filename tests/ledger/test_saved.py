@@ -150,7 +150,11 @@ def test_a_gap_that_no_ledger_has_is_damage(gap, why):
     assert after.gaps() == []
 
 
-@given(st.lists(st.tuples(st.sampled_from(CAUSES), COUNTS, st.floats(0, 86_400), st.floats(0, 86_400)), max_size=5))
+SECONDS = st.integers(0, 86_400_000).map(lambda milliseconds: milliseconds / 1000)
+"""Those of a shorter time are not kept, so two gaps that begin in one millisecond may change places."""
+
+
+@given(st.lists(st.tuples(st.sampled_from(CAUSES), COUNTS, SECONDS, SECONDS), max_size=5))
 def test_gaps_come_back_as_they_were(found):
     before, after = Ledger(0.0), Ledger(0.0)
     for cause, slots, since, lasted in found:

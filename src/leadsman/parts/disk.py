@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadsman.parts.kinds import DISK
+from leadsman.parts.kinds import DISK, OnDisk
 from leadsman.text import describe, log_fields
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import NoHome
@@ -33,7 +33,7 @@ def join(core: Core) -> None:
         logger.warning("readings wait in memory only: %s", describe(error), extra=about)
         return
     disk = ReadingsFile(core, path)
-    core.offer(DISK, disk)
+    core.offer(DISK, OnDisk(disk.left, disk.keeps_readings))
     core.life.joined.append(disk.begin)
     core.life.after_delivery.append(lambda _: disk.finish())
 

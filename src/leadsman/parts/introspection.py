@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def join(core: Core) -> None:
     """Subscribe to the topics of requests that make sense for this app."""
-    found = Answers(core)
+    found = RunningAnswers(core)
     core.offer(ANSWERS, found)
     on_set = functools.partial(_on_set, core, found)
     listeners: dict[str, Callable[[Received], None]] = {
@@ -71,7 +71,7 @@ def _only_here(core: Core, listener: Callable[[Received], None], *, every_node: 
     return listen
 
 
-def _on_set(core: Core, introspection: "Answers", received: Received) -> None:
+def _on_set(core: Core, introspection: "RunningAnswers", received: Received) -> None:
     """A command; or, for the root device, whose topics have a level less, perhaps a request."""
     topics = core.plan.topics
     if topics.root is not None and received.topic in [topics.of(topics.root, f"{word}/set") for word in OPERATIONS]:
@@ -86,7 +86,7 @@ def _on_set(core: Core, introspection: "Answers", received: Received) -> None:
         )
 
 
-class Answers:
+class RunningAnswers:
     """What answers people and tools that ask about one running app. Each is created on first use.
 
     Args:

@@ -17,7 +17,7 @@ from leadsman.events import (
     MessageFailed,
     PollFailed,
 )
-from leadsman.parts.kinds import TRACE
+from leadsman.parts.kinds import TRACE, Traced
 from leadsman.wiring.core import Core
 from leadsman.wiring.plan import Plan
 
@@ -43,7 +43,7 @@ has none."""
 def join(core: Core) -> None:
     """Begin the trace with the first failure. What saves it comes later, and goes on with outages of an earlier run."""
     tracing = Tracing(core.plan)
-    core.offer(TRACE, tracing)
+    core.offer(TRACE, Traced(tracing.traces, tracing.resume))
     core.environment.events.subscribe(tracing.observe, Phase.TRACE)
 
 
