@@ -1,5 +1,6 @@
 """Registrations by name: which names are free, and what handlers must agree on."""
 
+import functools
 from typing import Annotated
 
 import pytest
@@ -357,3 +358,20 @@ def test_an_adapter_that_a_device_names_wrongly_is_told_at_the_registration(adap
 
     with pytest.raises(error, match=told):
         app.add_telemetry({"waste": Device(adapter=name)}, ask, interval=60)
+
+
+class Unhashable(list[float]):
+    """A handler that is a list, which has no hash."""
+
+    async def __call__(self, days: int = 1) -> dict[str, float]:
+        return {"t": self[0]}
+
+
+def test_a_handler_may_be_an_object_without_a_hash():
+    app = App("app")
+    app.add_telemetry("boiler", Unhashable([1.0]), interval=60, fields={"t": {"name": "T"}})
+    app.add_telemetry("cellar", Unhashable([1.0]), interval=60, request="days")
+    app.add_command("lamp", functools.partial(Unhashable([2.0]), 3))
+
+    assert [*app.telemetries, *app.commands] == ["boiler", "cellar", "lamp"]
+    assert app.telemetries["boiler"].handler is not app.telemetries["cellar"].handler

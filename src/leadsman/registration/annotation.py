@@ -12,13 +12,16 @@ from typing import (
     NewType,
     NotRequired,
     Required,
+    TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
 )
 
 _Function = Callable[..., Any]
+R = TypeVar("R", bound=_Function)
 MAX_KEPT = 128
 """Handlers whose annotations are kept; a thousand devices of a loop are read once, and a thousand handlers as often."""
 
@@ -77,6 +80,22 @@ def _members(annotation: Any, beside: tuple[object, ...]) -> Iterator[Member]:
         yield annotation, beside
 
 
+def kept(reader: R) -> R:
+    """Keep what a function reads of a handler, for the next device that has it. A handler may be an object without a
+    hash, which is read each time."""
+    cached = functools.lru_cache(maxsize=MAX_KEPT)(reader)
+
+    @functools.wraps(reader)
+    def of(*given: object, **options: object) -> object:
+        try:
+            hash(given)
+        except TypeError:
+            return reader(*given, **options)
+        return cached(*given, **options)
+
+    return cast("R", of)
+
+
 _first: dict[object, _Function] = {}
 
 
@@ -95,7 +114,7 @@ def alike(handler: _Function) -> _Function:
         return handler
 
 
-@functools.lru_cache(maxsize=MAX_KEPT)
+@kept
 def result_of(handler: _Function) -> Annotation:
     """What a handler is annotated to return, or to yield each time."""
     try:
@@ -108,7 +127,7 @@ def result_of(handler: _Function) -> Annotation:
     return read(annotation)
 
 
-@functools.lru_cache(maxsize=MAX_KEPT)
+@kept
 def hints_of(handler: _Function) -> Mapping[str, object]:
     """The annotations of a handler, with what stands beside the types. Raises `NameError` if a name is not there."""
     return get_type_hints(function_of(handler), include_extras=True)

@@ -7,14 +7,13 @@ the same way. Everything that a handler can ask for is a `Dependency`.
 """
 
 import asyncio
-import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.registration.annotation import function_of, hints_of, split, unwrapped
+from leadsman.registration.annotation import function_of, hints_of, kept, split, unwrapped
 from leadsman.text.suggestion import suggestion
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ def place_of(handler: object) -> str:
     return "" if code is None else f"{os.path.basename(code.co_filename)} line {code.co_firstlineno}"
 
 
-@functools.lru_cache(maxsize=128)
+@kept
 def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
     """The parameters to fill and their annotations. Cached: one handler may serve a thousand devices."""
     signature = inspect.signature(handler)

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.readings.publish import Deadband
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.annotation import MAX_KEPT, Annotation, read, result_of
+from leadsman.registration.annotation import Annotation, kept, read, result_of
 from leadsman.registration.injection import Handler, name_of
 from leadsman.text.suggestion import suggestion
 
@@ -159,7 +158,7 @@ class ReadingType(NamedTuple):
         return {name: sensor.deadband for name, sensor in sensors if sensor is not None and sensor.deadband is not None}
 
 
-@lru_cache(maxsize=MAX_KEPT)
+@kept
 def reading_type(handler: Handler, field: str | None = None) -> ReadingType | None:
     """The type of the readings that a handler is annotated to return or to yield; None if that type names no fields.
     `field` is the name of its one field, if it returns one value."""

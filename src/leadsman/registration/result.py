@@ -7,13 +7,13 @@ made from the annotation.
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Literal, get_origin
 
 from leadsman.errors import InvalidType, ResultError
 from leadsman.readings.sensor import Sensor
-from leadsman.registration.annotation import MAX_KEPT, Annotation, result_of
+from leadsman.registration.annotation import Annotation, kept, result_of
 from leadsman.registration.injection import Handler, name_of
 from leadsman.text import clean, describe
 
@@ -35,7 +35,7 @@ ONE_VALUE = (float, int, str, bool)
 _NO_READING = (bytes, complex, list, tuple, set, frozenset)
 
 
-@lru_cache(maxsize=MAX_KEPT)
+@kept
 def check_result(handler: Handler, *, one_value: bool = False) -> None:
     """Check the annotated result of a handler: it must be a possible reading. An annotation that cannot be evaluated
     is accepted.
@@ -72,7 +72,7 @@ def checks_of_reading(annotation: Annotation) -> list[Callable[[object], None]]:
     return checks
 
 
-@lru_cache(maxsize=MAX_KEPT)
+@kept
 def returns_one_value(handler: Handler) -> bool:
     """Whether a handler is annotated to return or to yield a number, a boolean or text, and nothing else but None."""
     kinds = result_of(handler).kinds
@@ -82,7 +82,7 @@ def returns_one_value(handler: Handler) -> bool:
     )
 
 
-@lru_cache(maxsize=MAX_KEPT)
+@kept
 def value_field(field: str, handler: Handler) -> ValidateResult:
     """A function that makes a reading with one field of the values of a handler, which must be as it is annotated."""
     one = (*ONE_VALUE, Enum)
@@ -129,7 +129,7 @@ def _validated(adapter: "TypeAdapter[object]", result: object) -> tuple[object, 
         return None, f"{type(error).__name__}: {describe(error)}"
 
 
-@lru_cache(maxsize=MAX_KEPT)
+@kept
 def result_validator(handler: Handler) -> ValidateResult | None:
     """The function that validates the dicts that a handler returns or yields; None if its annotation does not name
     pydantic models, or names something else beside them."""
