@@ -34,6 +34,8 @@ PACKAGES = [
     "leadsman.testing",
     *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "http", "i2c", "modbus", "onewire", "serial")),
 ]
+MAX_CODE_COLUMNS = 87
+"""Of code on the site at 1280 pixels; `tests/system/test_site.py` looks at the pages themselves."""
 BLOCKS = [
     pytest.param(block, id=f"{page.stem} {number}")
     for page in GUIDES
@@ -51,6 +53,25 @@ FILES = {
     for text, app in re.findall(r'```text\n(\{"session": 1, "app": "(\w+)".*?)```', page.read_text(), re.DOTALL)
 }
 """The files that pages show."""
+
+
+def code_lines(text):
+    """The lines of the code in a page: in fences, or behind four spaces."""
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif fenced or (line.startswith("    ") and not line.lstrip().startswith("* ")):
+            yield line if fenced else line[4:]
+
+
+def test_code_fits_the_page_of_a_laptop():
+    pages = [page for page in GUIDES if page not in REFERENCE]
+    wide = [
+        (page.name, line) for page in pages for line in code_lines(page.read_text()) if len(line) > MAX_CODE_COLUMNS
+    ]
+
+    assert wide == []
 
 
 def test_there_is_code_in_the_documentation():

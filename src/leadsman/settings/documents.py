@@ -24,20 +24,20 @@ MAX_NUMBER_CHARS = 100
 """Characters of a number."""
 MAX_KEY_PARTS = 100
 """Parts of a dotted key."""
-_DEEP = re.compile(r"(?:[\[{]\s*){50}")
+_DEEP = r"(?:[\[{]\s*){50}"
 """Fifty brackets in a row. PyYAML needs seconds for them, and how deep the other parsers read depends on the Python."""
-_QUOTED = re.compile(r"'[^'<]{2,}'")
+_QUOTED = r"'[^'<]{2,}'"
 """A text that an error of PyYAML quotes from the file, which may be a part of a secret. Kinds of tokens are in
 ``<>``."""
 _OF_YAML_1_1 = (":bool", ":int", ":float", ":timestamp")
-_BOOLEAN = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
-_FLOAT = re.compile(
+_BOOLEAN = r"(?:true|True|TRUE|false|False|FALSE)$"
+_INTEGER = r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"
+_FLOAT = (
     r"[-+]?(?:(?:0|[1-9][0-9_]*)?\.[0-9]+(?:[eE][-+]?[0-9]+)?|(?:0|[1-9][0-9_]*)\.(?:[eE][-+]?[0-9]+)?"
     r"|\.(?:inf|Inf|INF))$|\.(?:nan|NaN|NAN)$"
 )
 """With _ in numbers, as TOML and YAML 1.1 have them, and with a point, as PyYAML has it."""
-_PARTS = re.compile(r"[=,{}\[\]\n]")
+_PARTS = r"[=,{}\[\]\n]"
 
 Node = Any
 """A node of PyYAML."""
@@ -46,11 +46,10 @@ Lines = Mapping[SettingPath, int]
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _KEY = rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*"
-_HEADER = re.compile(rf"\s*\[\[?{_KEY}\]")
-_ASSIGNMENT = re.compile(rf"{_KEY}=")
-_KEY_PARTS = re.compile(_PART)
-_TOKENS = re.compile(r'''"""|\'\'\'|"(?:[^"\\]|\\.)*"|'[^']*'|\#.*|[\[\]{}]''')
-_ENDS = {'"""': re.compile(r'(?<!\\)(?:\\\\)*"""+'), "'''": re.compile("'''+")}
+_HEADER = rf"\s*\[\[?{_KEY}\]"
+_ASSIGNMENT = rf"{_KEY}="
+_TOKENS = r'''"""|\'\'\'|"(?:[^"\\]|\\.)*"|'[^']*'|\#.*|[\[\]{}]'''
+_ENDS = {'"""': r'(?<!\\)(?:\\\\)*"""+', "'''": "'''+"}
 
 
 class SettingsFile(NamedTuple):
@@ -106,9 +105,9 @@ def toml_document(path: Path, text: str) -> SettingsFile:
     """
     import tomllib  # only apps with a settings file import it
 
-    if any(part.count(".") >= MAX_KEY_PARTS for part in _PARTS.split(text)):
+    if any(part.count(".") >= MAX_KEY_PARTS for part in re.split(_PARTS, text)):
         raise SettingsError(f"{path} has a key of {MAX_KEY_PARTS} parts or more; write fewer dots in a row")
-    if _DEEP.search(text):
+    if re.search(_DEEP, text):
         raise SettingsError(f"{path} is not TOML: it has 50 brackets in a row; write fewer")
     try:
         document = tomllib.loads(text)
@@ -171,7 +170,7 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
         import yaml
     except ModuleNotFoundError:
         raise SettingsError(f"{missing(f'settings in {path}', 'PyYAML', 'yaml')}; or write leadsman.toml") from None
-    if _DEEP.search(text):
+    if re.search(_DEEP, text):
         raise SettingsError(f"{path} is not YAML: it has 50 brackets in a row; write fewer")
     try:
         loader = _loader()(text)
@@ -183,7 +182,7 @@ def yaml_document(path: Path, text: str) -> SettingsFile:
         mark = error.problem_mark or error.context_mark
         where = "" if mark is None else f" in line {mark.line + 1}"
         problem = error.problem or error.context or "it cannot be parsed"
-        why = _QUOTED.sub("'…'", problem)
+        why = re.sub(_QUOTED, "'…'", problem)
         raise SettingsError(f"{path} is not YAML: {clean(why)}{where}{_yaml_cure(problem)}") from None
     except yaml.YAMLError:  # its message shows the character
         raise SettingsError(f"{path} is not YAML: special characters are not allowed") from None
@@ -233,9 +232,9 @@ def _loader() -> "type[SafeLoader]":
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(_OF_YAML_1_1)]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
-    Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(_BOOLEAN), list("tTfF"))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(_INTEGER), list("-+0123456789"))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT), list("-+0123456789."))
     return Loader
 
 
@@ -301,7 +300,7 @@ def toml_lines(text: str) -> dict[SettingPath, int]:
             if closing is None:
                 continue
             end, rest = None, line[closing.end() :]
-        elif depth == 0 and (header := _HEADER.match(line)) is not None:
+        elif depth == 0 and (header := re.match(_HEADER, line)) is not None:
             parts = _path(header[1])
             table = ()
             for length, part in enumerate(parts, 1):
@@ -313,7 +312,7 @@ def toml_lines(text: str) -> dict[SettingPath, int]:
                     table = (*table, str(items[table] - 1))
                     found.setdefault(table, number)
             continue
-        elif depth == 0 and (key := _ASSIGNMENT.match(line)) is not None:
+        elif depth == 0 and (key := re.match(_ASSIGNMENT, line)) is not None:
             parts = _path(key[1])
             for length in range(len(parts)):
                 found.setdefault((*table, *parts[: length + 1]), number)
@@ -323,7 +322,7 @@ def toml_lines(text: str) -> dict[SettingPath, int]:
 
 
 def _path(key: str) -> SettingPath:
-    return tuple(_unquoted(part) for part in _KEY_PARTS.findall(key))
+    return tuple(_unquoted(part) for part in re.findall(_PART, key))
 
 
 def _unquoted(part: str) -> str:
@@ -337,9 +336,11 @@ def _unquoted(part: str) -> str:
 def _after(text: str, depth: int) -> tuple[int, re.Pattern[str] | None]:
     """How many brackets are open after a piece of a value, and the end of the text that it has begun."""
     at = 0
-    while (token := _TOKENS.search(text, at)) is not None:
+    tokens = re.compile(_TOKENS)
+    while (token := tokens.search(text, at)) is not None:
         at = token.end()
-        if (end := _ENDS.get(token[0])) is not None:
+        if token[0] in _ENDS:
+            end = re.compile(_ENDS[token[0]])
             closing = end.search(text, at)
             if closing is None:
                 return depth, end

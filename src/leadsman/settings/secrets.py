@@ -7,14 +7,14 @@ from typing import cast
 from leadsman.settings.model import inside, is_model, is_secret_field
 from leadsman.text.redaction import Address, Secret, is_secret_value, reveal
 
-_SECRET = re.compile(r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)")
-_PATH = re.compile(r"(?i)_(file|path)$")
+_SECRET = r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)"
+_PATH = r"(?i)_(file|path)$"
 """A setting with such a name locates a secret. It is not secret itself."""
 
 
 def is_secret(name: str) -> bool:
     """Whether a setting with this name is a secret."""
-    return _SECRET.search(name) is not None and _PATH.search(name) is None
+    return re.search(_SECRET, name) is not None and re.search(_PATH, name) is None
 
 
 def secrets_in(tree: object, model: object) -> Iterator[Secret]:

@@ -55,10 +55,10 @@ MAX_NODE_CHARS = 64
 """Characters of the name of a node, which is a level of topics and ends a client id."""
 MAX_LABEL_CHARS = 128
 """Characters."""
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+_TOKEN = r"[A-Za-z0-9._~+/=-]+"
 """The characters of a bearer token (RFC 6750 §2.1)."""
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
-_NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"
+_NODE = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def _token(value: object) -> Secret:
     text = str(value).strip()
     if len(text) < MIN_TOKEN_CHARS:
         raise InvalidValue(f"the token has {len(text)} characters; write {MIN_TOKEN_CHARS} or more")
-    if not _TOKEN.fullmatch(text):
+    if not re.fullmatch(_TOKEN, text):
         raise InvalidValue("the token has characters that a bearer token must not have; write letters and digits")
     return Secret(text)
 
@@ -139,7 +139,7 @@ def read_words(value: object, wrong: str) -> list[str]:
 def _hosts(value: object) -> frozenset[str]:
     found = frozenset(name.strip().lower() for name in read_words(value, "write a list of host names"))
     for name in found:
-        if not _HOST.fullmatch(name):
+        if not re.fullmatch(_HOST, name):
             raise InvalidValue(f"{clean(name)!r} is not a host name; leave out the port")
     return found
 
@@ -272,7 +272,7 @@ def check_node(value: object) -> str:
     """Check the name of a node. Raises `InvalidType`, `InvalidValue`."""
     if not isinstance(value, str):
         raise InvalidType(f"{value!r} is not text; write a name such as 'gateway-1'")
-    if len(value) > MAX_NODE_CHARS or not _NODE.fullmatch(value):
+    if len(value) > MAX_NODE_CHARS or not re.fullmatch(_NODE, value):
         raise InvalidValue(
             f"{value!r}: write letters, digits, ., _ and -, at most {MAX_NODE_CHARS}, such as 'gateway-1'"
         )

@@ -20,9 +20,9 @@ DEVICES = "devices"
 ENVIRONMENT = "LEADSMAN_ENV"
 CONFIG = "LEADSMAN_CONFIG"
 RUN_SECRETS = Path("/run/secrets")
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
-_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
-_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
+_ASSIGNMENT = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$"
+_LINK = r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+_LINK_ADDRESS = r"(tcp|udp|sctp)://.*"
 """Variables that Kubernetes sets for each service. A service with the name of the app sets
 ``HOUSE_PORT=tcp://10.0.0.1:80``."""
 
@@ -151,7 +151,7 @@ def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        match = _ASSIGNMENT.fullmatch(line)
+        match = re.fullmatch(_ASSIGNMENT, line)
         if match is None:
             raise SettingsError(f"{path} line {number} is not an assignment; write NAME=value")
         name, value = match.groups()
@@ -183,8 +183,8 @@ def _is_link(name: str, value: str) -> bool:
     row."""
     if "__" in name:
         return False
-    bare = name.endswith("_PORT") and _LINK_ADDRESS.fullmatch(value)
-    return bool(bare or _LINK.fullmatch(name))
+    bare = name.endswith("_PORT") and re.fullmatch(_LINK_ADDRESS, value)
+    return bool(bare or re.fullmatch(_LINK, name))
 
 
 def _from_secrets(where: Where, prefix: str) -> Iterator[SettingEntry]:
