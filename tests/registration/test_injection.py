@@ -7,7 +7,7 @@ from typing import Annotated, Any, NoReturn
 
 import pytest
 
-from leadsman import App
+from leadsman import App, Content
 from leadsman.errors import InvalidType, InvalidValue
 
 
@@ -189,6 +189,31 @@ def test_what_a_source_yields_is_looked_at_too():
 
     with pytest.raises(InvalidType, match="source 's': .*numbers is annotated to return list"):
         App("app").add_source("s", numbers)
+
+
+def test_what_stands_beside_the_stream_of_a_source_stands_beside_what_it_yields():
+    async def pictures() -> Annotated[AsyncIterator[bytes], Content("image/jpeg")]:
+        yield b"1"
+
+    async def numbers() -> Annotated[AsyncIterator[float], "of the street"]:
+        yield 1.0
+
+    app = App("app")
+    app.add_source("camera", pictures)
+    app.add_source("meter", numbers)
+
+    assert app.sources["camera"].content is not None
+    assert app.sources["meter"].field == "value"
+
+
+def test_a_source_may_leave_open_what_it_yields():
+    async def numbers() -> AsyncIterator:
+        yield {"t": 1.0}
+
+    app = App("app")
+    app.add_source("s", numbers)
+
+    assert app.sources["s"].validate_result is None
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,38 @@ def test_handlers_of_one_line_that_are_annotated_otherwise_are_told_apart(interv
     }
 
 
+def test_text_of_an_annotation_is_what_its_name_is_at_each_turn_of_a_loop(monkeypatch):
+    app = App("app")
+    for name, kind in {"a": dict[str, float], "b": float}.items():
+        monkeypatch.setitem(globals(), "Kind", kind)
+
+        @app.telemetry(name, interval=60)
+        async def read_one() -> "Kind": ...  # noqa: F821
+
+    assert [each.field for each in app.telemetries.values()] == [None, "value"]
+
+
+def test_options_that_a_loop_changes_are_those_of_each_turn():
+    app, errors, fields = App("app"), [ValueError], {"t": {"name": "first"}}
+    for name in ("first", "second"):
+        errors[:] = [OSError] if name == "second" else errors
+        fields["t"]["name"] = name
+
+        @app.telemetry(name, interval=60, offline_on=errors, fields=fields)
+        async def read_one(): ...
+
+    assert [each.offline_on for each in app.telemetries.values()] == [(ValueError,), (OSError,)]
+    assert [each.fields["t"].name for each in app.telemetries.values()] == ["first", "second"]
+
+
+def test_a_wrong_value_inside_an_option_is_found_where_an_equal_one_was_right():
+    app = App("app")
+    app.add_telemetry("a", read, interval=60, fields={"t": {"discoverable": True}})
+
+    with pytest.raises(InvalidType, match="discoverable"):
+        app.add_telemetry("b", read, interval=60, fields={"t": {"discoverable": 1}})
+
+
 def test_handlers_of_one_line_may_be_renamed():
     app = App("app")
     for name in ("first", "second"):

@@ -107,10 +107,13 @@ def alike(handler: _Function) -> _Function:
     try:
         line = id(handler.__code__), id(handler.__globals__), handler.__qualname__
         optional = len(handler.__defaults__ or ()), tuple(handler.__kwdefaults__ or ())
+        written: Mapping[str, object] = handler.__annotations__
+        if not all(isinstance(each, type) for each in written.values()):
+            written = hints_of(handler)  # one name in text may stand for another type each time
         if len(_first) >= MAX_KEPT:
             _first.clear()
-        return _first.setdefault((line, optional, tuple(handler.__annotations__.items())), handler)
-    except Exception:  # an annotation without a hash, or, from Python 3.14 on, with a name that is not there
+        return _first.setdefault((line, optional, tuple(written.items())), handler)
+    except Exception:  # an annotation without a hash, or with a name that is not there
         return handler
 
 
@@ -121,9 +124,12 @@ def result_of(handler: _Function) -> Annotation:
         annotation = hints_of(handler).get("return")
     except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
         return Annotation()
-    origin = get_origin(annotation)
+    kind, beside = split(annotation)
+    origin = get_origin(kind)
     if isinstance(origin, type) and issubclass(origin, AsyncIterable):
-        annotation = get_args(annotation)[0]
+        if not (yields := get_args(kind)):
+            return Annotation()
+        annotation = Annotated[yields[0], *beside] if beside else yields[0]
     return read(annotation)
 
 

@@ -53,12 +53,32 @@ class TelemetryTemplate(NamedTuple):
         if self.kind != other.kind or self.decide != other.decide or self.options.keys() != other.options.keys():
             return False
         for value, others in zip(self.options.values(), map(other.options.get, self.options), strict=True):
-            if value is not others and (type(value) is not type(others) or value != others):
+            if not _is_same(value, others):
                 return False
         if self.handler == other.handler:
             return True
         own = "request" in self.options  # the default of the parameter that gets the payload
         return not own and alike(self.handler) is alike(other.handler)
+
+
+def _snapshot(value: Any) -> Any:
+    """A value of an option that stays as it is when the code changes its own: its lists, dicts and sets are copies."""
+    if type(value) is dict:
+        return {key: _snapshot(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_snapshot, value))
+    return set(value) if type(value) is set else value
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two values of an option are the same, with all that is in them, in the same order."""
+    if type(value) is not type(other):
+        return False
+    if type(value) is dict:
+        return _is_same([*value.items()], [*other.items()])
+    if type(value) in (list, tuple):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    return value is other or bool(value == other)
 
 
 class Registry:
@@ -315,8 +335,10 @@ class Registry:
 
     def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
         telemetry = self._like_the_last(name, made_of, available)
+        template = made_of if telemetry is None or self._last is None else self._last[0]
         if telemetry is None:
             kind, handler, options, decide = made_of
+            template = made_of._replace(options=_snapshot(options))
             job = kind == "periodic"
             telemetry = _checked(kind, name, lambda it: register_telemetry(it, handler, options, available, job=job))
             self._check_shared(telemetry.guards)
@@ -324,7 +346,7 @@ class Registry:
         taken = self.commands if telemetry.job else {}
         _check_free(telemetry.name, made_of.kind, self.telemetries, self.sources, taken)
         _check_layout(telemetry, self.commands.get(telemetry.name))
-        self._last = made_of, telemetry
+        self._last = template, telemetry
         self.telemetries[telemetry.name] = telemetry
 
     def _like_the_last(
