@@ -147,6 +147,7 @@ def test_a_section_of_settings_is_read():
         "b", username="u", password="p"
     )
     assert Broker.from_section({"tls": "true"}).port == 8883
+    assert Broker.from_section({"tls": None}).port == 1883
     assert Broker.from_section({"tls": True, "port": 8884}) == Broker("localhost", 8884, "mqtts")
 
 

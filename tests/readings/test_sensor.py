@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from leadsman import Sensor
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.readings.sensor import check_fields
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,9 @@ def test_the_schema_has_what_was_given_and_nothing_else():
 
     assert plain == {"type": "integer", "unit": "W"}
     assert more == {"type": "integer", "discoverable": False, "homeassistant": {"expire_after": 5}}
+
+
+@pytest.mark.parametrize("field", [1, None, True])
+def test_the_name_of_a_field_that_is_no_text_is_named(field):
+    with pytest.raises(InvalidType, match=f"fields has {field}; write the name of a field in quotes"):
+        check_fields({field: {"name": "Flow"}})

@@ -149,6 +149,8 @@ def test_a_call_wins_over_the_settings_and_these_over_what_is_built_in():
         ({"api": {"min_wait": 20}}, "the longer one is max_wait"),
         ({"api": {"jitter": "a lot"}}, "retry.api.jitter: 'a lot'"),
         ({"api": {"jitter": 3}}, "retry.api.jitter"),
+        ({"api": {1: 3}}, "retry.api.1 (from flag retry"),
+        ({1: 3}, "retry.1 (from flag retry"),
         ({"api": {"attempts": 3}}, "did you mean 'max_attempts'"),
         ({"apis": {}}, "did you mean 'api'"),
         ({"api": 5}, "a section with max_attempts"),

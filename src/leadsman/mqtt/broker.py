@@ -216,7 +216,7 @@ class Broker(Value):
         texts = {key: str(section[key]) for key in _CREDENTIALS if key in section}
         if "url" in section:
             return cls.from_url(section["url"]).completed(texts)
-        tls = read_switch(str(section.get("tls", False)))
+        tls = _is_tls(section.get("tls"))
         host, port = str(section.get("host", "localhost")), int(str(section.get("port", 8883 if tls else 1883)))
         return cls(host, port, "mqtts" if tls else "mqtt").completed(texts)
 
@@ -238,6 +238,11 @@ class Broker(Value):
         return type(self)(**own | fields)
 
 
+def _is_tls(value: object) -> bool:
+    """Whether a setting switches TLS on; null in YAML does not. Raises `InvalidValue`."""
+    return value is not None and read_switch(str(value))
+
+
 def check_key(key: str, value: object) -> None:
     """Check one value of the section ``mqtt``, independently of the others; but for ``url``, see `read_urls`.
 
@@ -249,7 +254,7 @@ def check_key(key: str, value: object) -> None:
             _check_host(value, "mqtt.host")
         case "tls":
             with labelled("mqtt.tls"):
-                read_switch(str(value))
+                _is_tls(value)
         case "port" if not str(value).isdecimal() or len(str(value)) > 5 or not 0 < int(str(value)) < 65536:
             raise InvalidValue(f"mqtt.port is {value!r}; it must be a number from 1 to 65535")
         case "username" | "password" | "ca" | "cert" | "key" if not isinstance(value, str):

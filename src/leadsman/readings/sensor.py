@@ -190,7 +190,8 @@ def check_fields(given: object) -> Presentations:
     found = {}
     for field, options in given.items():
         with at_key(field):
-            found[_name(field)] = _presentation(field, options)
+            name = _name(field)
+            found[name] = _presentation(name, options)
     return MappingProxyType(found)
 
 

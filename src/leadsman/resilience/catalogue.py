@@ -90,7 +90,7 @@ class Catalogue:
         faults: list[ConfigurationError] = []
         for name, value in (section or {}).items():
             try:
-                self._read(name, value)
+                self._read(str(name), value)  # YAML has keys that are numbers
             except ConfigurationError as error:
                 faults.append(error)
         raise_together(faults)
@@ -179,7 +179,7 @@ class Catalogue:
 
     def _family(self, name: str, value: Mapping[str, object]) -> RetryFamily:
         family = FAMILIES[name]
-        for knob, given in value.items():
+        for knob, given in ((str(key), each) for key, each in value.items()):
             if knob not in KNOBS:
                 raise InvalidValue(f"retry.{name}.{knob}{self._from(name, knob)}: unknown; {suggestion(knob, KNOBS)}")
             try:
