@@ -93,6 +93,7 @@ def test_any_text_is_an_address_or_a_named_error(text):
         ({"token": "0123456789 abcdef"}, "characters that a bearer token must not have"),
         ({"token_file": "/nowhere/token"}, "http.token_file: /nowhere/token cannot be read"),
         ({"token_file": 5}, "write the path of a file"),
+        ({"token_file": "a\0b"}, "write the path of a file"),
         ({"hosts": 5}, "http.hosts: write a list of host names"),
         ({"hosts": ["house.lan:8080"]}, "'house.lan:8080' is not a host name"),
     ],

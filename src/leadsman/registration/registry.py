@@ -335,14 +335,14 @@ class Registry:
 
     def _add_telemetry(self, name: object, made_of: TelemetryTemplate, available: Sequence[Dependency]) -> None:
         telemetry = self._like_the_last(name, made_of, available)
-        template = made_of if telemetry is None or self._last is None else self._last[0]
+        template = made_of if self._last is None else self._last[0]
         if telemetry is None:
             kind, handler, options, decide = made_of
-            template = made_of._replace(options=_snapshot(options))
             job = kind == "periodic"
             telemetry = _checked(kind, name, lambda it: register_telemetry(it, handler, options, available, job=job))
             self._check_shared(telemetry.guards)
             telemetry = telemetry if decide is None else decide(telemetry)
+            template = made_of._replace(options=_snapshot(options))
         taken = self.commands if telemetry.job else {}
         _check_free(telemetry.name, made_of.kind, self.telemetries, self.sources, taken)
         _check_layout(telemetry, self.commands.get(telemetry.name))

@@ -122,7 +122,7 @@ def _token(value: object) -> Secret:
 
 
 def _token_file(value: object) -> Secret:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or "\0" in value:
         raise InvalidType("write the path of a file")
     return _token(read_text(Path(value)))
 
