@@ -215,8 +215,8 @@ class Stopped(LeadsmanError):
 
 
 class NoFreshData(Stopped):
-    """The app ended because none of its devices gave a reading for as long as ``supervision.exit_when_stale`` in the
-    settings allows. Start it again: whatever hung starts afresh."""
+    """The app ended because none of its devices had a reading for the time in ``supervision.exit_when_stale`` of the
+    settings. Start it again: whatever hung starts afresh."""
 
 
 class VersionRefused(Stopped):

@@ -174,9 +174,9 @@ class DeviceOutbox(TypedDict):
     paused_for: Seconds | None
     """How long until the topic is tried again, after the broker refused it; null if it is not paused."""
     refused: str | None
-    """Why the broker does not accept its messages, or did not take one lately; null if it takes them."""
+    """Why the broker does not accept its messages, or did not accept one lately; null if it accepts them."""
     fault: NotRequired[TopicFault]
-    """Why its messages are not taken, or were lost lately; left out if neither is so."""
+    """Why its messages are not accepted, or were lost lately; left out if neither is so."""
 
 
 class OutboxSection(OutboxState):

@@ -84,7 +84,7 @@ class StoredReadings(TypedDict):
     replayed: int
     """Readings that were read back since the start."""
     dead: int
-    """Readings since the start that the broker does not take. They are on disk, too."""
+    """Readings since the start that the broker does not accept. They are on disk, too."""
     room: Bytes | None
     """Bytes that the disk takes before the oldest readings are deleted, or nothing is written any more; null if that is
     not known."""
@@ -140,14 +140,14 @@ class LinkState(TypedDict):
     breaks: int
     """Connections that ended, since the start."""
     limited_by: Literal["receive_maximum"] | None
-    """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). They
+    """Not null while readings come faster than the broker accepts them, because of its Receive Maximum (MQTT 5). They
     arrive late then."""
     last_error: str | None
     """The fault of the connection, of a subscription or of a topic; the first one, if there are several."""
     faults: NotRequired[dict[str, TopicFault]]
-    """The topics whose messages the broker does not take, or of which messages were lost in the last minute; where the
-    broker does not take them, until it has taken ten in a row. At most 20, the oldest fault first; left out if there is
-    none. Answers to requests do not count."""
+    """The topics whose messages the broker does not accept, or of which messages were lost in the last minute; where
+    the broker does not accept them, until it has accepted ten in a row. At most 20, the oldest fault first; left out if
+    there is none. Answers to requests do not count."""
 
 
 class OutboxState(TypedDict):

@@ -1,5 +1,5 @@
-"""Publishes the app's status at ``{prefix}/status``: birth, heartbeat, goodbye and will; and with it the availability
-of each device at ``{prefix}/{device}/availability``.
+"""Publishes the app's status at ``{prefix}/status``: birth, heartbeat, last status and will; and with it the
+availability of each device at ``{prefix}/{device}/availability``.
 
 A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. It is about the size
 of `MAX_DOCUMENT_BYTES` at most, so that it can be made in one piece. All these messages carry the number of the

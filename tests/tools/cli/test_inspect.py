@@ -278,8 +278,16 @@ def test_what_receive_maximum_costs_is_said_in_a_sentence(show):
     limited = {**MQTT, "limited_by": "receive_maximum", "window": 20}
     allowed = "the broker allows 20 messages in flight (Receive Maximum)"
 
-    assert f"readings come faster than the broker takes them, and arrive late: {allowed}" in show({"mqtt": limited})
+    assert f"readings come faster than the broker accepts them, and arrive late: {allowed}" in show({"mqtt": limited})
     assert "arrive late" not in show({"mqtt": MQTT})
+
+
+def test_a_blank_line_ends_the_table_of_nodes_before_the_fields_of_the_connection(show):
+    nodes = [{"node": "pi-1", "state": "active", "devices": 3}]
+
+    lines = show({"app": {"name": "house", "nodes": nodes}, "mqtt": {"broker": "mqtt://broker.lan"}}).splitlines()
+
+    assert lines[lines.index("mqtt") - 1] == ""
 
 
 @pytest.mark.parametrize("app", [None, "house", []])

@@ -91,10 +91,14 @@ def show(document: "Introspection", *, as_json: bool, whole: bool = False) -> No
     if "app" in document:
         print_document("app", document["app"], AppSection)
     if "mqtt" in document:
+        if "nodes" in document.get("app", {}):
+            print()  # the fields of the connection are no rows of the table of nodes
         print_document("mqtt", document["mqtt"], MqttSection)
         if document["mqtt"].get("limited_by"):
-            allowed = f"{count_noun(document['mqtt']['window'], 'message')} in flight (Receive Maximum)"
-            print_text(f"readings come faster than the broker takes them, and arrive late: the broker allows {allowed}")
+            allowed = (
+                f"the broker allows {count_noun(document['mqtt']['window'], 'message')} in flight (Receive Maximum)"
+            )
+            print_text(f"readings come faster than the broker accepts them, and arrive late: {allowed}")
     adapters = [(each,) for each in document.get("adapters", ())]
     print_table((), adapters, {**cells_of(AdapterSection), "health": _health})
     devices = [("device", document.get("devices", {})), ("side job", document.get("jobs", {}))]
