@@ -329,3 +329,8 @@ def test_check_says_when_a_cron_schedule_is_due_next_and_what_is_subscribed_to(c
     )
     assert re.fullmatch(r"meter is polled next on \w+ \d{4}-01-01 at 00:00 \(the zone of this machine\)", second)
     assert re.fullmatch(r"messages at tele/\+/SENSOR go to .*heard", third)
+
+
+def test_an_app_without_a_version_shows_none(show):
+    assert "version" not in show({"app": {"name": "house", "version": "0"}})
+    assert "version  2.1" in show({"app": {"name": "house", "version": "2.1"}})

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
+from leadsman._version import UNVERSIONED
 from leadsman.app import App
 from leadsman.document import EpochTime, Seconds
 from leadsman.errors import LeadsmanError
@@ -89,7 +90,8 @@ def show(document: "Introspection", *, as_json: bool, whole: bool = False) -> No
     from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, MqttSection, Registered, Runtime
 
     if "app" in document:
-        print_document("app", document["app"], AppSection)
+        about = document["app"]
+        print_document("app", {**about, "version": None} if about.get("version") == UNVERSIONED else about, AppSection)
     if "mqtt" in document:
         if "nodes" in document.get("app", {}):
             print()  # the fields of the connection are no rows of the table of nodes
