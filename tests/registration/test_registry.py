@@ -217,7 +217,7 @@ def test_text_of_an_annotation_is_what_its_name_is_at_each_turn_of_a_loop(monkey
         monkeypatch.setitem(globals(), "Kind", kind)
 
         @app.telemetry(name, interval=60)
-        async def read_one() -> "Kind": ...  # noqa: F821
+        async def read_one() -> "Kind": ...  # noqa: F821  # the loop gives the name its meaning
 
     assert [each.field for each in app.telemetries.values()] == [None, "value"]
 
