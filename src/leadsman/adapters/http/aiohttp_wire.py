@@ -8,6 +8,7 @@ import ssl
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 from leadsman.adapters.http.wire import HttpReply, HttpRequest, Login
 from leadsman.adapters.server import origin_of
@@ -94,6 +95,7 @@ class AiohttpWire:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._patience),
             skip_auto_headers=("User-Agent", "Accept-Encoding"),
+            trace_configs=[_trace_connections()],
         )
 
     @contextlib.asynccontextmanager
@@ -101,7 +103,7 @@ class AiohttpWire:
         """Send a request; see `leadsman.adapters.http.wire.Wire`."""
         digests = () if request.digest is None else (self._digest(request.url, request.digest),)
         with self._translate_errors(request):
-            trust = await self._load_trust() if origin_of(request.url)[0] == "https" else True
+            trust = await self._load_trust(request) if origin_of(request.url)[0] == "https" else True
             async with self._session.request(
                 request.method,
                 URL(request.url),
@@ -110,6 +112,7 @@ class AiohttpWire:
                 allow_redirects=False,
                 middlewares=digests,
                 ssl=trust,
+                trace_request_ctx=request,
             ) as response:
                 headers: dict[str, str] = {}
                 for name, value in response.headers.items():
@@ -140,9 +143,10 @@ class AiohttpWire:
             self._digests[key] = aiohttp.DigestAuthMiddleware(login.username, login.password)
         return self._digests[key]
 
-    async def _load_trust(self) -> ssl.SSLContext:
-        """Which certificates are trusted. Reading them blocks."""
+    async def _load_trust(self, request: HttpRequest) -> ssl.SSLContext:
+        """Which certificates are trusted. Reading them blocks, on a small machine for more than a second."""
         if self._trust is None:
+            request.connecting(True)
             try:
                 self._trust = await asyncio.to_thread(client_context, self._ca)
             except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
@@ -162,6 +166,22 @@ class AiohttpWire:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise  # the deadline of the call
             raise _leadsman_error(error, request, self._patience, self._ca) from error
+
+
+def _trace_connections() -> aiohttp.TraceConfig:
+    """Tells a request when its connection begins and when it stands."""
+
+    async def begin(session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
+        context.trace_request_ctx.connecting(True)
+
+    async def end(session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
+        context.trace_request_ctx.connecting(False)
+
+    traced = aiohttp.TraceConfig()
+    traced.on_connection_create_start.append(begin)
+    traced.on_connection_create_end.append(end)
+    traced.on_connection_reuseconn.append(end)
+    return traced
 
 
 def _leadsman_error(error: Exception, request: HttpRequest, patience: float, ca: str | Path | None) -> LeadsmanError:

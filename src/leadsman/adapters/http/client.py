@@ -58,6 +58,7 @@ EXAMPLE = "http://inverter.lan"
 Authentication = Literal["basic", "digest"]
 SECRET_NAME = re.compile(r"(?i)key|token|auth|secret|cookie|pass")
 """Names of headers whose values are hidden."""
+SILENT = "the server accepted the request and did not answer"
 
 _T = TypeVar("_T")
 
@@ -68,6 +69,11 @@ class _Progress:
     def __init__(self, place: RequestLine) -> None:
         self.place = place
         self.text = "the answer did not come"
+
+    def connecting(self, begun: bool) -> None:
+        """A connection is made from now on, or stands."""
+        _, host, port = origin_of(self.place.url)
+        self.text = f"no connection to {clean(host)}:{port}" if begun else SILENT
 
 
 class HttpClient:
@@ -300,7 +306,7 @@ class HttpClient:
         with_credentials = credentials is not None or bool(given or own)
         visited = [url]
         while True:
-            request = HttpRequest(method, visited[-1], headers, body, digest)
+            request = HttpRequest(method, visited[-1], headers, body, digest, progress.connecting)
             answer = await self._exchange(request, progress)
             if isinstance(answer, HttpAnswer):
                 return answer
@@ -313,7 +319,7 @@ class HttpClient:
         async with self._slots:
             if (wire := self._wire) is None:
                 raise DeviceUnavailable(f"{progress.place}: the client is closed")
-            progress.text = "the server accepted the request and did not answer"
+            progress.text = SILENT
             self._requests += 1
             self._under_way += 1
             try:

@@ -1,6 +1,6 @@
 """The interface of an `HttpClient` to the network: one request, and one reply."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
@@ -36,6 +36,8 @@ class HttpRequest(NamedTuple):
     headers: Mapping[str, str]
     body: bytes | None = None
     digest: Login | None = None
+    connecting: Callable[[bool], None] = lambda _: None
+    """Called with True when the first thing that a connection needs begins, and with False when it stands."""
 
     @property
     def place(self) -> RequestLine:
