@@ -63,9 +63,9 @@ def same_dice():
 @pytest.fixture(autouse=True)
 def own_secrets(monkeypatch):
     """No text is hidden because an app of another test had it as its password."""
-    monkeypatch.setattr("leadsman.text.redaction._ACTIVE", WeakSet())
-    monkeypatch.setattr("leadsman.text.redaction._SECRETS", WeakValueDictionary())
-    monkeypatch.setattr("leadsman.text.redaction._PUBLIC", WeakValueDictionary())
+    monkeypatch.setattr("leadsman.core.text.redaction._ACTIVE", WeakSet())
+    monkeypatch.setattr("leadsman.core.text.redaction._SECRETS", WeakValueDictionary())
+    monkeypatch.setattr("leadsman.core.text.redaction._PUBLIC", WeakValueDictionary())
 
 
 @pytest.fixture(autouse=True)

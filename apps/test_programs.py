@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from leadsman.settings.sources import Where
+from leadsman.core.settings.sources import Where
 
 APPS = [
     "airthings2mqtt",

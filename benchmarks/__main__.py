@@ -31,9 +31,9 @@ from benchmarks.rows import NONE, Row, interleaved, note, paired_row, ratio_row,
 
 RUN = "import asyncio, json, aiomqtt"
 IMPORT = "import leadsman"
-LOADED = f"""{IMPORT}, leadsman.wiring.run, leadsman.settings.load
-import leadsman.monitoring.log_format, leadsman.monitoring.loop_stalls"""
-CLIENT = {"ours": "import leadsman.mqtt.codec_client", "aiomqtt": "import leadsman.mqtt.aiomqtt_client"}
+LOADED = f"""{IMPORT}, leadsman.core.wiring.run, leadsman.core.settings.load
+import leadsman.core.monitoring.log_format, leadsman.core.monitoring.loop_stalls"""
+CLIENT = {"ours": "import leadsman.core.mqtt.codec_client", "aiomqtt": "import leadsman.core.mqtt.aiomqtt_client"}
 
 
 def imports(times: int) -> list[Row]:

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.message_state import Item
-from leadsman.mqtt.outbox import MAX_BYTES, MAX_MESSAGES, Dropped, Outbox
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.message_state import Item
+from leadsman.core.mqtt.outbox import MAX_BYTES, MAX_MESSAGES, Dropped, Outbox
 
 _NUMBER = re.compile(rb'"n":\s*(\d+)')
 

@@ -15,14 +15,14 @@ from hyx.circuitbreaker import consecutive_breaker
 from hyx.retry import retry
 
 from leadsman import App, CircuitBreaker
-from leadsman.event_bus import EventBus
-from leadsman.loop.clock import system_clock
-from leadsman.loop.timers import Timers
-from leadsman.resilience.environment import Environment, GuardSpec
-from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import exponential, from_options, immediate, periodic
-from leadsman.resilience.predicate import prop
-from leadsman.resilience.retry_loop import Execution
+from leadsman.core.event_bus import EventBus
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.loop.timers import Timers
+from leadsman.core.resilience.environment import Environment, GuardSpec
+from leadsman.core.resilience.failure import Failure
+from leadsman.core.resilience.policy import exponential, from_options, immediate, periodic
+from leadsman.core.resilience.predicate import prop
+from leadsman.core.resilience.retry_loop import Execution
 
 REPEATS, CALLS = 9, 20_000
 

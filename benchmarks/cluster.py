@@ -5,7 +5,7 @@ import random
 import time
 
 from benchmarks.rows import NONE, Row, note
-from leadsman.nodes.lease.lease import Terms
+from leadsman.extensions.nodes.lease.lease import Terms
 from leadsman_rigs.memory_engine import Partition
 from leadsman_rigs.virtual_cluster import Drain, History, Run, simulate
 

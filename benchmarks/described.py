@@ -67,8 +67,8 @@ def _job(port: str, convention: str, spread: float) -> None:
     from pydantic import create_model
 
     from leadsman import App
-    from leadsman.runtime.poll_runner import PollRunner
-    from leadsman.runtime.poll_schedule import IntervalSchedule
+    from leadsman.core.runtime.poll_runner import PollRunner
+    from leadsman.core.runtime.poll_schedule import IntervalSchedule
 
     fields: Any = {f"value_{number}": (float, ...) for number in range(FIELDS)}
     air = create_model("Air", **fields)

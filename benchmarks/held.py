@@ -9,7 +9,7 @@ import sys
 from typing import Any, NamedTuple
 
 from benchmarks.account import Account
-from leadsman.ledger.ledger import Ledger
+from leadsman.extensions.ledger.ledger import Ledger
 
 BLOCKS_OF_A_GAP = 4
 """The gap, its two times, and its slots."""

@@ -196,9 +196,9 @@ def _until_sigterm(app: Any, meter: Meter, outbox: int) -> None:
 async def _measured(app: Any, meter: Meter, interval: float, duration: float) -> None:
     import gc
 
-    from leadsman.mqtt.outbox import Outbox
-    from leadsman.runtime.poll_runner import PollRunner
-    from leadsman.runtime.poll_schedule import IntervalSchedule
+    from leadsman.core.mqtt.outbox import Outbox
+    from leadsman.core.runtime.poll_runner import PollRunner
+    from leadsman.core.runtime.poll_schedule import IntervalSchedule
 
     serving = asyncio.create_task(app.serve())
     await asyncio.sleep(0.5)

@@ -28,7 +28,7 @@ from benchmarks.ledger_job import FAIL, HANG, HUGE, KINDS, NOTHING, PAUSE, READ,
 from benchmarks.measures import ROOT, with_state
 from benchmarks.rows import NONE, Row, note
 from benchmarks.soak import restarted
-from leadsman.ledger.ledger import PERIODS, Ledger
+from leadsman.extensions.ledger.ledger import PERIODS, Ledger
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
 

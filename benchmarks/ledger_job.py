@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leadsman import App, CircuitBreaker, FixedBackoff, OnChange, RetryRequested
-from leadsman.ledger.reports import LedgerReports
-from leadsman.mqtt.answers import Json
+from leadsman.core.mqtt.answers import Json
+from leadsman.extensions.ledger.reports import LedgerReports
 
 READ, NOTHING, HUGE, SLOW, FAIL, HANG, PAUSE = ".0HSFTP"
 """What a call does: it returns a reading, None, a reading that no outbox takes, or a reading after `SLOW_CALL` seconds;

@@ -18,8 +18,8 @@ from benchmarks.ear import Ear, Heard
 from benchmarks.measures import WIDE, end, job, measured, with_state
 from benchmarks.rows import NONE, Row, note, percentile
 from leadsman import App
-from leadsman.spool.file import NAME, SpoolFile
-from leadsman.spool.row import Quota, SpoolRow
+from leadsman.core.spool.file import NAME, SpoolFile
+from leadsman.core.spool.row import Quota, SpoolRow
 from leadsman.testing import Harness, Mosquitto, Scripted
 
 ROWS, TOPICS = 1_000_000, 20

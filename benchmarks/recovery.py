@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker
-from leadsman.loop.durations import human
-from leadsman.resilience.policy import exponential
+from leadsman.core.loop.durations import human
+from leadsman.core.resilience.policy import exponential
 from leadsman.testing import Harness, Outages
 
 INTERVALS = (30.0, 60.0, 1500.0, 7200.0)

@@ -7,7 +7,7 @@ import time
 
 from benchmarks.rows import NONE, Row, note
 from leadsman import App
-from leadsman.settings.sources import Where
+from leadsman.core.settings.sources import Where
 from leadsman.tools.simulation.scenario import DAY, SCENARIOS
 from leadsman.tools.simulation.simulator import Simulation, simulate, stage_of
 from leadsman.tools.simulation.variant import AS_WRITTEN

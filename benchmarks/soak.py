@@ -40,7 +40,7 @@ from benchmarks.held import Held
 from benchmarks.measures import WIDE, highest_rates, job
 from benchmarks.overload import PROBED
 from benchmarks.rows import note
-from leadsman.mqtt.outbox import MAX_MESSAGES
+from leadsman.core.mqtt.outbox import MAX_MESSAGES
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.nodes.cluster.placement import shard_of
-from leadsman.nodes.lease.lease import Terms
+from leadsman.extensions.nodes.cluster.placement import shard_of
+from leadsman.extensions.nodes.lease.lease import Terms
 from leadsman_rigs.memory_engine import EngineAway, Fault, Partition, Pause
 from leadsman_rigs.virtual_cluster import History, Run, simulate
 

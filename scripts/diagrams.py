@@ -12,9 +12,9 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from leadsman.mqtt import connection_state, message_state
-from leadsman.resilience import breaker
-from leadsman.resilience.breaker import (
+from leadsman.core.mqtt import connection_state, message_state
+from leadsman.core.resilience import breaker
+from leadsman.core.resilience.breaker import (
     Circuit,
     CircuitBreaker,
     Closed,
@@ -200,7 +200,9 @@ def _region(places: Mapping[str, tuple[int, int]], moves: Sequence[tuple[str, st
 def house() -> str:
     """The layers of the import contract, from the doors above to the values below."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = next(each["layers"] for each in contracts if each["name"] == "Imports go down")
+    layers = {each["name"].partition(":")[0].partition(",")[0]: each.get("layers", ()) for each in contracts}
+    wings, core = list(layers["The wings"]), list(layers["Inside the core"])
+    layers = [*wings[: wings.index("core")], *core, *wings[wings.index("core") + 1 :]]
     parts = []
     for row, layer in enumerate(layers):
         y = 40 + row * 30
@@ -219,7 +221,7 @@ def path_of_a_reading() -> str:
     """The modules that a reading passes, each of which must exist."""
     parts = []
     for row, (module, does) in enumerate(MODULES):
-        if not (ROOT / "src" / "leadsman" / module).exists():
+        if not (ROOT / "src" / "leadsman" / "core" / module).exists():
             raise SystemExit(f"the path of a reading names {module}, which does not exist")
         y = 40 + row * 34
         parts.append(f'<rect x="14" y="{y}" width="230" height="24" rx="4" fill="{FILL}" stroke="{LINE}"/>')

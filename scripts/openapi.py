@@ -1,5 +1,5 @@
-"""Write src/leadsman/http/openapi.json, the OpenAPI document of the HTTP endpoint, from the types of its answers. A
-running app serves the file: to make the document would block the event loop.
+"""Write src/leadsman/extensions/http/openapi.json, the OpenAPI document of the HTTP endpoint, from the types of its
+answers. A running app serves the file: to make the document would block the event loop.
 
 Usage: ``python scripts/openapi.py``; with ``--check`` it only compares the file with the types.
 """
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from leadsman._version import __version__
-from leadsman.introspection import document
-from leadsman.introspection.schema import add_texts, parts_of, schema_of
+from leadsman.core.introspection import document
+from leadsman.core.introspection.schema import add_texts, parts_of, schema_of
 
-FILE = Path(__file__).parent.parent / "src" / "leadsman" / "http" / "openapi.json"
+FILE = Path(__file__).parent.parent / "src" / "leadsman" / "extensions" / "http" / "openapi.json"
 _PROBLEM = "application/problem+json"
 _WHY = {
     "400": "The request is wrong; the detail says how to write it.",

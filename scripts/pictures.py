@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import (
+from leadsman.core.resilience.failure import Failure
+from leadsman.core.resilience.policy import (
     UNTIL_NEXT_POLL,
     Policy,
     Retry,

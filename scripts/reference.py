@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from leadsman.introspection import document
-from leadsman.introspection.schema import Schema, parts_of, schema_of
-from leadsman.ledger.document import DeviceLedger
-from leadsman.monitoring import document as reports
-from leadsman.nodes.document import NodeDocument
-from leadsman.sessions.document import SessionHead, SessionLine
+from leadsman.core.introspection import document
+from leadsman.core.introspection.schema import Schema, parts_of, schema_of
+from leadsman.core.monitoring import document as reports
+from leadsman.extensions.ledger.document import DeviceLedger
+from leadsman.extensions.nodes.document import NodeDocument
+from leadsman.extensions.sessions.document import SessionHead, SessionLine
 from leadsman.tools.cli.arguments import CODES, paragraphs
 from leadsman.tools.cli.main import parser
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from leadsman.event_bus import EventBus
-from leadsman.loop.clock import system_clock
-from leadsman.loop.timers import Timers
-from leadsman.resilience.environment import Environment
+from leadsman.core.event_bus import EventBus
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.loop.timers import Timers
+from leadsman.core.resilience.environment import Environment
 from leadsman.testing import VirtualLoop
 
 

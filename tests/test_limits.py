@@ -10,8 +10,8 @@ SOURCES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("apps/*/src/**/*.py")])
 PARAMETERS = 8
 REGISTRATION = frozenset(
     {
-        "src/leadsman/app.py:App.__init__",
-        "src/leadsman/readings/sensor.py:Sensor.__init__",
+        "src/leadsman/core/app.py:App.__init__",
+        "src/leadsman/core/readings/sensor.py:Sensor.__init__",
         "src/leadsman/adapters/ble/radio.py:BleRadio.__init__",
         "src/leadsman/adapters/caldav/calendar.py:CalDav.__init__",
         "src/leadsman/adapters/http/client.py:HttpClient.__init__",

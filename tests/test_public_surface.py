@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import leadsman
-from leadsman.resilience.failure import qualified_name
+from leadsman.core.resilience.failure import qualified_name
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = re.compile(r"leadsman(\.(errors|notices|testing|adapters)(\.\w+)*)?")
@@ -90,13 +90,18 @@ def test_a_policy_names_a_public_error_as_it_is_imported(module):
 
 def test_the_package_alone_gives_its_names_and_its_public_packages_when_they_are_asked_for():
     packages = "leadsman.adapters, leadsman.errors.DeviceError, leadsman.notices.DeviceFailed, leadsman.testing.Harness"
-    code = f"import leadsman, sys; assert 'leadsman.app' not in sys.modules; {packages}, leadsman.App"
+    code = f"import leadsman, sys; assert 'leadsman.core.app' not in sys.modules; {packages}, leadsman.App"
 
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_program_that_retries_without_an_app_loads_nothing_that_reads_settings():
-    unread = ("leadsman.app", "leadsman.settings.sources", "leadsman.settings.sections", "leadsman.settings.documents")
+    unread = (
+        "leadsman.core.app",
+        "leadsman.core.settings.sources",
+        "leadsman.core.settings.sections",
+        "leadsman.core.settings.documents",
+    )
     code = f"import leadsman, sys; leadsman.retrying; assert not {{*{unread}}} & {{*sys.modules}}"
 
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -104,7 +109,7 @@ def test_a_program_that_retries_without_an_app_loads_nothing_that_reads_settings
 
 def test_the_package_lists_its_names_and_its_public_packages_without_loading_them():
     code = (
-        "import leadsman, sys; found = {*dir(leadsman)}; assert 'leadsman.app' not in sys.modules;"
+        "import leadsman, sys; found = {*dir(leadsman)}; assert 'leadsman.core.app' not in sys.modules;"
         "assert found >= {*leadsman.__all__, 'adapters', 'errors', 'notices', 'testing'}, found"
     )
 

@@ -9,27 +9,26 @@ from typing import TYPE_CHECKING, Any
 from leadsman._version import __version__
 
 if TYPE_CHECKING:
-    from leadsman.app import App
-    from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
-    from leadsman.loop.schedule import Cron
-    from leadsman.loop.threads import Worker
-    from leadsman.mqtt.broker import Broker, Brokers, Tls
-    from leadsman.mqtt.connection import Received
-    from leadsman.mqtt.message import Delivery
-    from leadsman.readings.buffer import Buffer
-    from leadsman.readings.content import Content
-    from leadsman.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Update, Valve
-    from leadsman.readings.filters import Clamp, Filter, LowPass, Median, Outlier, Rate, Round, Scale
-    from leadsman.readings.publish import Every, LastPublished, OnChange, PublishRule
-    from leadsman.readings.sensor import Sensor
-    from leadsman.readings.windows import Delta, Last, Maximum, Mean, Minimum, Seen
-    from leadsman.registration.finds import Finds
-    from leadsman.registration.router import Device, Router
-    from leadsman.resilience.adhoc import execute_with_retry, retrying
-    from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
-    from leadsman.resilience.breaker import CircuitBreaker
-    from leadsman.resilience.failure import RetryRequested
-    from leadsman.resilience.policy import (
+    from leadsman.core.app import App
+    from leadsman.core.loop.schedule import Cron
+    from leadsman.core.loop.threads import Worker
+    from leadsman.core.mqtt.broker import Broker, Brokers, Tls
+    from leadsman.core.mqtt.connection import Received
+    from leadsman.core.mqtt.message import Delivery
+    from leadsman.core.readings.buffer import Buffer
+    from leadsman.core.readings.content import Content
+    from leadsman.core.readings.controls import Climate, Cover, Fan, Light, Lock, Siren, Update, Valve
+    from leadsman.core.readings.filters import Clamp, Filter, LowPass, Median, Outlier, Rate, Round, Scale
+    from leadsman.core.readings.publish import Every, LastPublished, OnChange, PublishRule
+    from leadsman.core.readings.sensor import Sensor
+    from leadsman.core.readings.windows import Delta, Last, Maximum, Mean, Minimum, Seen
+    from leadsman.core.registration.finds import Finds
+    from leadsman.core.registration.router import Device, Router
+    from leadsman.core.resilience.adhoc import execute_with_retry, retrying
+    from leadsman.core.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
+    from leadsman.core.resilience.breaker import CircuitBreaker
+    from leadsman.core.resilience.failure import RetryRequested
+    from leadsman.core.resilience.policy import (
         UNTIL_NEXT_POLL,
         Policy,
         exponential,
@@ -41,10 +40,11 @@ if TYPE_CHECKING:
         sequence,
         strategy,
     )
-    from leadsman.resilience.predicate import is_a, prop
-    from leadsman.runtime.context import Context
-    from leadsman.runtime.found_devices import FoundDevice
-    from leadsman.settings.discovery import Discovery
+    from leadsman.core.resilience.predicate import is_a, prop
+    from leadsman.core.runtime.context import Context
+    from leadsman.core.runtime.found_devices import FoundDevice
+    from leadsman.core.settings.discovery import Discovery
+    from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
     from leadsman.tools.cli.app_cli import command_line
 
 __all__ = [
@@ -121,75 +121,75 @@ __all__ = [
 ]
 
 _PLACES = {
-    "App": "leadsman.app",
-    "BackoffStrategy": "leadsman.resilience.backoff",
-    "Broker": "leadsman.mqtt.broker",
-    "Brokers": "leadsman.mqtt.broker",
-    "Buffer": "leadsman.readings.buffer",
-    "CircuitBreaker": "leadsman.resilience.breaker",
-    "Clamp": "leadsman.readings.filters",
-    "Climate": "leadsman.readings.controls",
-    "Content": "leadsman.readings.content",
-    "Context": "leadsman.runtime.context",
-    "Cover": "leadsman.readings.controls",
-    "Cron": "leadsman.loop.schedule",
-    "Delivery": "leadsman.mqtt.message",
-    "Delta": "leadsman.readings.windows",
-    "Device": "leadsman.registration.router",
+    "App": "leadsman.core.app",
+    "BackoffStrategy": "leadsman.core.resilience.backoff",
+    "Broker": "leadsman.core.mqtt.broker",
+    "Brokers": "leadsman.core.mqtt.broker",
+    "Buffer": "leadsman.core.readings.buffer",
+    "CircuitBreaker": "leadsman.core.resilience.breaker",
+    "Clamp": "leadsman.core.readings.filters",
+    "Climate": "leadsman.core.readings.controls",
+    "Content": "leadsman.core.readings.content",
+    "Context": "leadsman.core.runtime.context",
+    "Cover": "leadsman.core.readings.controls",
+    "Cron": "leadsman.core.loop.schedule",
+    "Delivery": "leadsman.core.mqtt.message",
+    "Delta": "leadsman.core.readings.windows",
+    "Device": "leadsman.core.registration.router",
     "DeviceTimeout": "leadsman.errors",
     "DeviceUnavailable": "leadsman.errors",
-    "Discovery": "leadsman.settings.discovery",
-    "Every": "leadsman.readings.publish",
-    "Filter": "leadsman.readings.filters",
-    "ExponentialBackoff": "leadsman.resilience.backoff",
-    "Fan": "leadsman.readings.controls",
-    "Finds": "leadsman.registration.finds",
-    "FixedBackoff": "leadsman.resilience.backoff",
-    "FoundDevice": "leadsman.runtime.found_devices",
+    "Discovery": "leadsman.core.settings.discovery",
+    "Every": "leadsman.core.readings.publish",
+    "Filter": "leadsman.core.readings.filters",
+    "ExponentialBackoff": "leadsman.core.resilience.backoff",
+    "Fan": "leadsman.core.readings.controls",
+    "Finds": "leadsman.core.registration.finds",
+    "FixedBackoff": "leadsman.core.resilience.backoff",
+    "FoundDevice": "leadsman.core.runtime.found_devices",
     "GarbledData": "leadsman.errors",
-    "Last": "leadsman.readings.windows",
-    "LastPublished": "leadsman.readings.publish",
-    "Light": "leadsman.readings.controls",
-    "LinearBackoff": "leadsman.resilience.backoff",
-    "Lock": "leadsman.readings.controls",
-    "LowPass": "leadsman.readings.filters",
-    "Maximum": "leadsman.readings.windows",
-    "Mean": "leadsman.readings.windows",
-    "Median": "leadsman.readings.filters",
-    "Minimum": "leadsman.readings.windows",
-    "OnChange": "leadsman.readings.publish",
-    "Outlier": "leadsman.readings.filters",
+    "Last": "leadsman.core.readings.windows",
+    "LastPublished": "leadsman.core.readings.publish",
+    "Light": "leadsman.core.readings.controls",
+    "LinearBackoff": "leadsman.core.resilience.backoff",
+    "Lock": "leadsman.core.readings.controls",
+    "LowPass": "leadsman.core.readings.filters",
+    "Maximum": "leadsman.core.readings.windows",
+    "Mean": "leadsman.core.readings.windows",
+    "Median": "leadsman.core.readings.filters",
+    "Minimum": "leadsman.core.readings.windows",
+    "OnChange": "leadsman.core.readings.publish",
+    "Outlier": "leadsman.core.readings.filters",
     "PermanentError": "leadsman.errors",
-    "Policy": "leadsman.resilience.policy",
-    "PublishRule": "leadsman.readings.publish",
-    "Rate": "leadsman.readings.filters",
-    "Received": "leadsman.mqtt.connection",
-    "RetryRequested": "leadsman.resilience.failure",
-    "Round": "leadsman.readings.filters",
-    "Router": "leadsman.registration.router",
-    "Scale": "leadsman.readings.filters",
-    "Seen": "leadsman.readings.windows",
-    "Sensor": "leadsman.readings.sensor",
-    "Siren": "leadsman.readings.controls",
-    "Tls": "leadsman.mqtt.broker",
+    "Policy": "leadsman.core.resilience.policy",
+    "PublishRule": "leadsman.core.readings.publish",
+    "Rate": "leadsman.core.readings.filters",
+    "Received": "leadsman.core.mqtt.connection",
+    "RetryRequested": "leadsman.core.resilience.failure",
+    "Round": "leadsman.core.readings.filters",
+    "Router": "leadsman.core.registration.router",
+    "Scale": "leadsman.core.readings.filters",
+    "Seen": "leadsman.core.readings.windows",
+    "Sensor": "leadsman.core.readings.sensor",
+    "Siren": "leadsman.core.readings.controls",
+    "Tls": "leadsman.core.mqtt.broker",
     "TransientError": "leadsman.errors",
-    "UNTIL_NEXT_POLL": "leadsman.resilience.policy",
-    "Update": "leadsman.readings.controls",
-    "Valve": "leadsman.readings.controls",
-    "Worker": "leadsman.loop.threads",
+    "UNTIL_NEXT_POLL": "leadsman.core.resilience.policy",
+    "Update": "leadsman.core.readings.controls",
+    "Valve": "leadsman.core.readings.controls",
+    "Worker": "leadsman.core.loop.threads",
     "command_line": "leadsman.tools.cli.app_cli",
-    "execute_with_retry": "leadsman.resilience.adhoc",
-    "exponential": "leadsman.resilience.policy",
-    "fibonacci": "leadsman.resilience.policy",
-    "immediate": "leadsman.resilience.policy",
-    "is_a": "leadsman.resilience.predicate",
-    "linear": "leadsman.resilience.policy",
-    "never": "leadsman.resilience.policy",
-    "periodic": "leadsman.resilience.policy",
-    "prop": "leadsman.resilience.predicate",
-    "retrying": "leadsman.resilience.adhoc",
-    "sequence": "leadsman.resilience.policy",
-    "strategy": "leadsman.resilience.policy",
+    "execute_with_retry": "leadsman.core.resilience.adhoc",
+    "exponential": "leadsman.core.resilience.policy",
+    "fibonacci": "leadsman.core.resilience.policy",
+    "immediate": "leadsman.core.resilience.policy",
+    "is_a": "leadsman.core.resilience.predicate",
+    "linear": "leadsman.core.resilience.policy",
+    "never": "leadsman.core.resilience.policy",
+    "periodic": "leadsman.core.resilience.policy",
+    "prop": "leadsman.core.resilience.predicate",
+    "retrying": "leadsman.core.resilience.adhoc",
+    "sequence": "leadsman.core.resilience.policy",
+    "strategy": "leadsman.core.resilience.policy",
 }
 """Where each name is. Its module is loaded when it is asked for: what an app does not use, it does not pay for, and
 neither does the probe of a container, which uses none."""

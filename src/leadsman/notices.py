@@ -5,8 +5,8 @@ its time, an aware datetime in UTC. The set is stable: fields are added, and non
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from leadsman import events
-from leadsman.events import Event
+from leadsman.core import events
+from leadsman.core.events import Event
 
 
 class DeviceFailed(NamedTuple):

@@ -5,13 +5,19 @@ import re
 
 import pytest
 
-from leadsman.adapters.managed import OPEN_TIMEOUT, ManagedAdapter, adapter_names, declared_errors, managed_adapters
+from leadsman.core.adapters.managed import (
+    OPEN_TIMEOUT,
+    ManagedAdapter,
+    adapter_names,
+    declared_errors,
+    managed_adapters,
+)
+from leadsman.core.event_bus import EventBus
+from leadsman.core.events import AdapterFailed, AdapterReopened, AppFault
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.loop.timers import Timers
+from leadsman.core.resilience.environment import Environment
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotInstalled
-from leadsman.event_bus import EventBus
-from leadsman.events import AdapterFailed, AdapterReopened, AppFault
-from leadsman.loop.clock import system_clock
-from leadsman.loop.timers import Timers
-from leadsman.resilience.environment import Environment
 
 
 class Plain:

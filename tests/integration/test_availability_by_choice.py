@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds, FixedBackoff
+from leadsman.core.introspection.why import why
 from leadsman.errors import (
     ConfigurationError,
     DeviceTimeout,
@@ -17,7 +18,6 @@ from leadsman.errors import (
     TransientError,
     UnknownDevice,
 )
-from leadsman.introspection.why import why
 from leadsman.testing import Harness, Scripted
 
 READING = {"t": 21.5}

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from leadsman import App
-from leadsman.mqtt.link import Access
+from leadsman.core.mqtt.link import Access
+from leadsman.core.wiring.build import PARTS, Part
+from leadsman.core.wiring.run import serve
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
-from leadsman.wiring.build import PARTS, Part
-from leadsman.wiring.run import serve
 
 
 class Recorder:
@@ -25,7 +25,7 @@ RECORDERS = []
 
 
 def join(core):
-    """What `leadsman.wiring.build` calls with the app."""
+    """What `leadsman.core.wiring.build` calls with the app."""
     recorder, loop = RECORDERS[-1], asyncio.get_running_loop()
     if recorder.beside is not None:
 

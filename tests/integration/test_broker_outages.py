@@ -5,9 +5,9 @@ import json
 import pytest
 
 from leadsman import App, Delivery
+from leadsman.core.mqtt.connection import ConnAck
+from leadsman.core.mqtt.diagnosis import CLOSES
 from leadsman.errors import BrokerError, TlsRefused
-from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.diagnosis import CLOSES
 from leadsman.testing import Harness, Outages, Scripted, fail
 from leadsman.testing.loop import START
 

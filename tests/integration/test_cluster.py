@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple
 import pytest
 
 from leadsman import App, CircuitBreaker, Context, Finds
+from leadsman.core.mqtt.topics import topic_matches
+from leadsman.core.settings.sources import Where
 from leadsman.errors import LeaseStoreRefused, Stopped
-from leadsman.mqtt.topics import topic_matches
-from leadsman.nodes.cluster.cluster import Cluster
-from leadsman.nodes.lease.lease import Terms
-from leadsman.parts.cluster import Shards
-from leadsman.settings.sources import Where
+from leadsman.extensions.nodes.cluster.cluster import Cluster
+from leadsman.extensions.nodes.cluster.part import Shards
+from leadsman.extensions.nodes.lease.lease import Terms
 from leadsman.testing import MemoryBroker
 from leadsman_rigs.memory_engine import ClockStep, EngineAway, MemoryEngine, MemoryStore, Partition
 from leadsman_rigs.notify_socket import NotifySocket
@@ -82,7 +82,7 @@ class Clusters:
         self.loop, self.directory = loop, directory
         self.broker, self.faults, self.nodes = Broker(), [], {}
         self.engine, self.patient = None, False
-        monkeypatch.setattr("leadsman.nodes.cluster.cluster.JetStreamStore", self.store)
+        monkeypatch.setattr("leadsman.extensions.nodes.cluster.cluster.JetStreamStore", self.store)
 
     def store(self, url, terms, member):
         if self.engine is None:
@@ -527,7 +527,7 @@ def test_credentials_that_may_not_write_end_the_app_with_the_reason(cluster, mon
         async def __aexit__(self, *exc_info):
             raise AssertionError("it was never entered")
 
-    monkeypatch.setattr("leadsman.nodes.cluster.cluster.JetStreamStore", lambda *_: Refusing())
+    monkeypatch.setattr("leadsman.extensions.nodes.cluster.cluster.JetStreamStore", lambda *_: Refusing())
     cluster.start("one")
     _, task = cluster.nodes.pop("one")
     with pytest.raises(Stopped, match="the user may not write to the bucket; permit it"):

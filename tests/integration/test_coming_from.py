@@ -25,13 +25,13 @@ from leadsman import (
     prop,
     sequence,
 )
-from leadsman.resilience.adhoc import (
+from leadsman.core.resilience.adhoc import (
     retry_api_call,
     retry_scheduler_operation,
     retry_storage_operation,
     retry_worker_operation,
 )
-from leadsman.settings.sources import Where
+from leadsman.core.settings.sources import Where
 from leadsman.testing import Outages, Scripted, VirtualLoop, fail
 
 READING = {"t": 21.5}

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
-from tests.mqtt.test_outbox_steps import Steps
+from tests.core.mqtt.test_outbox_steps import Steps
 
 from leadsman import App, CircuitBreaker, OnChange
 from leadsman.errors import PayloadError

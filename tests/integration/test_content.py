@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Content, Delivery, Every, Finds, OnChange, Round
+from leadsman.core.introspection.schema import schemas
+from leadsman.core.settings.sources import Where
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection.schema import schemas
-from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 
 Jpeg = Annotated[bytes, Content("image/jpeg", limit=1000)]

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from leadsman import App, CircuitBreaker, Context, FixedBackoff, Router
+from leadsman.core.loop.timers import Timers
 from leadsman.errors import DeviceTimeout, PayloadError
-from leadsman.loop.timers import Timers
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Finds, Round, Sensor
-from leadsman.settings.sources import Where
+from leadsman.core.settings.sources import Where
 from leadsman.testing import Harness
 from leadsman.tools.simulation.scenario import QUIET_DAY
 from leadsman.tools.simulation.simulator import Simulation, simulate, stage_of

@@ -5,8 +5,8 @@ from pydantic import BaseModel
 from tests.integration.rooms import ROOMS, Room, Settings
 
 from leadsman import App, CircuitBreaker, Context, Device, Every
+from leadsman.core.settings.sources import Where
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.settings.sources import Where
 from leadsman.testing import Scripted
 
 READING = {"t": 21.5}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from leadsman import App, Discovery
-from leadsman.introspection.retained import Listed
+from leadsman.core.introspection.retained import Listed
 from leadsman.testing import Harness, Scripted
 
 HOMEASSISTANT = Discovery()

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, CircuitBreaker, RetryRequested
-from leadsman.monitoring.health import CIRCUIT_OPEN, DEFERRED, ERROR, HELD, ISOLATED, STALE
+from leadsman.core.monitoring.health import CIRCUIT_OPEN, DEFERRED, ERROR, HELD, ISOLATED, STALE
 from leadsman.testing import Harness, Scripted, fail, hang
 from leadsman_rigs.examples import examples
 

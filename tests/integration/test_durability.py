@@ -6,8 +6,8 @@ import os
 import pytest
 
 from leadsman import App
+from leadsman.core.mqtt.outbox import Outbox
 from leadsman.errors import ConfigurationError
-from leadsman.mqtt.outbox import Outbox
 from leadsman.testing import Harness
 
 KEPT = {"outbox.durability": "acked-or-durable"}
@@ -147,7 +147,7 @@ def test_a_disk_without_room_is_reported_at_the_start_and_a_directory_to_be_made
 
 
 def test_an_outage_longer_than_the_memory_costs_no_reading(state, monkeypatch):
-    monkeypatch.setattr("leadsman.wiring.core.Outbox", lambda: Outbox(200))
+    monkeypatch.setattr("leadsman.core.wiring.core.Outbox", lambda: Outbox(200))
     counters = {f"d{number}": Counter() for number in range(5)}
     with Harness(app_of(counters), settings=KEPT, state_directory=state) as app:
         app.run("5.5s")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from leadsman import App, Buffer, Context, Delivery, Finds, FixedBackoff, OnChange
+from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.why import why
+from leadsman.core.settings.sources import Where
 from leadsman.errors import DeviceUnavailable
-from leadsman.introspection.schema import schemas
-from leadsman.introspection.why import why
-from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 
 Press = Literal["single", "double"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Context, Delivery, Every, Maximum, OnChange
-from leadsman.runtime.publisher import REFRESHES
+from leadsman.core.runtime.publisher import REFRESHES
 from leadsman.testing import Harness, Scripted, fail
 from leadsman_rigs.examples import examples
 

@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Delivery, Finds, OnChange, Sensor
+from leadsman.core.introspection.schema import schemas
 from leadsman.errors import InvalidValue
-from leadsman.introspection.schema import schemas
 from leadsman.testing import Harness, Scripted
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from leadsman import App, Context, Device, Finds, Sensor, Update
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError
-from leadsman.settings.sources import Where
 
 
 class Inner(BaseModel):

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Every, Finds, Maximum, Mean, Median, OnChange, Rate, Round, Seen, Sensor
+from leadsman.core.introspection.schema import schemas
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection.schema import schemas
 from leadsman.testing import Harness, Scripted, fail
 
 

@@ -9,12 +9,12 @@ import os
 import tracemalloc
 
 import pytest
+from tests.extensions.nodes.test_document import document
 from tests.integration.test_cluster import Clusters
 from tests.integration.test_standby import Broker
-from tests.nodes.test_document import document
 
 from leadsman import App, Context, Finds
-from leadsman.settings.sources import Where
+from leadsman.core.settings.sources import Where
 from leadsman.testing import MemoryBroker
 
 MESSAGES = int(os.environ.get("FLOOD_MESSAGES", "400"))

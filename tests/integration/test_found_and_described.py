@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Finds, Sensor
-from leadsman.introspection.retained import Listed
+from leadsman.core.introspection.retained import Listed
+from leadsman.core.text.identifiers import identifier
 from leadsman.testing import Delivered, Harness
-from leadsman.text.identifiers import identifier
 
 ATTIC, SAID = "homeassistant/device/house/attic/config", "house/attic/health"
 """What describes the device, and how it is."""

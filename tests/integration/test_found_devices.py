@@ -12,10 +12,10 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from leadsman import App, Context, Discovery, Finds, OnChange, Sensor
+from leadsman.core.introspection.document import Introspection
+from leadsman.core.text.identifiers import identifier
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection.document import Introspection
 from leadsman.testing import Harness, Scripted
-from leadsman.text.identifiers import identifier
 
 
 class Climate(BaseModel):

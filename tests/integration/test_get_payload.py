@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from leadsman import App, Context
+from leadsman.core.introspection.schema import schemas
 from leadsman.errors import ConfigurationError, DeviceUnavailable
-from leadsman.introspection.schema import schemas
 from leadsman.testing import Harness
 
 DEFAULT = 7

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from leadsman import App
-from leadsman.introspection.why import why
+from leadsman.core.introspection.why import why
 
 READING = {"t": 21.5}
 

@@ -2,7 +2,7 @@ import asyncio
 import itertools
 
 from leadsman import App, CircuitBreaker
-from leadsman.monitoring.heartbeat import MAX_DOCUMENT_BYTES
+from leadsman.core.monitoring.heartbeat import MAX_DOCUMENT_BYTES
 from leadsman.testing import Outages, Scripted, fail, hang
 
 READING = {"t": 21.5}

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Received
-from leadsman.discovery.homeassistant import HomeAssistant
-from leadsman.discovery.registered import DescribedDevices
-from leadsman.introspection.registry import DeviceRegistry, declared
-from leadsman.introspection.retained import Listed
-from leadsman.mqtt.topics import Identity, Topics, encode, is_topic
-from leadsman.settings.sections import DiscoverySettings
+from leadsman.core.introspection.registry import DeviceRegistry, declared
+from leadsman.core.introspection.retained import Listed
+from leadsman.core.mqtt.topics import Identity, Topics, encode, is_topic
+from leadsman.core.settings.sections import DiscoverySettings
+from leadsman.extensions.discovery.homeassistant import HomeAssistant
+from leadsman.extensions.discovery.registered import DescribedDevices
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import left_behind
 from leadsman.tools.cli.fleet import Fleet

@@ -10,15 +10,15 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from typing_extensions import is_typeddict
 
 from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
+from leadsman.core.introspection import document
+from leadsman.core.introspection.document import Answer, CommandResult, Introspection, RegistryDocument
+from leadsman.core.introspection.pages import ENVELOPE, MAX_PAGE_BYTES, merge
+from leadsman.core.introspection.retained import FIRST_AHEAD
+from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.service import MAX_LARGE_ANSWERS
+from leadsman.core.monitoring.document import FaultMessage, OutageMessage, Status
+from leadsman.core.mqtt.connection import ConnAck
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection import document
-from leadsman.introspection.document import Answer, CommandResult, Introspection, RegistryDocument
-from leadsman.introspection.pages import ENVELOPE, MAX_PAGE_BYTES, merge
-from leadsman.introspection.retained import FIRST_AHEAD
-from leadsman.introspection.schema import schemas
-from leadsman.introspection.service import MAX_LARGE_ANSWERS
-from leadsman.monitoring.document import FaultMessage, OutageMessage, Status
-from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import Outages, Scripted, fail
 
 READING = {"t": 21.5}

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leadsman import App, CircuitBreaker, Cron, Every, FixedBackoff, RetryRequested
+from leadsman.core.mqtt.connection import ConnAck
+from leadsman.core.mqtt.outbox import Outbox
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
-from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.outbox import Outbox
 from leadsman.testing import Harness, Outages
 from leadsman.testing.loop import START
 from leadsman_rigs.examples import examples
@@ -192,7 +192,7 @@ def test_the_ledger_agrees_with_a_subscriber_over_days(harness):
 
 @pytest.mark.slow
 def test_readings_that_the_outbox_dropped_are_no_longer_counted_as_read(harness, monkeypatch):
-    monkeypatch.setattr("leadsman.wiring.core.Outbox", lambda: Outbox(most_messages=100))
+    monkeypatch.setattr("leadsman.core.wiring.core.Outbox", lambda: Outbox(most_messages=100))
     app, numbers = App("app"), iter(range(10**6))
 
     async def count():

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from leadsman import App
+from leadsman.core.settings.sources import Where
 from leadsman.errors import InvalidValue
-from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 
 READING = {"t": 21.5}

@@ -11,10 +11,10 @@ import pytest
 from tests.integration.test_introspection import strictly
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, FixedBackoff, OnChange, RetryRequested
-from leadsman.introspection.document import Introspection
-from leadsman.monitoring.document import Status
-from leadsman.monitoring.log_format import Json
-from leadsman.monitoring.trace import ROWS
+from leadsman.core.introspection.document import Introspection
+from leadsman.core.monitoring.document import Status
+from leadsman.core.monitoring.log_format import Json
+from leadsman.extensions.trace.trace import ROWS
 from leadsman.testing import Outages, Scripted, fail
 
 READING = {"t": 21.5}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from tests.integration.test_cluster import METERS, TTL, Clusters, read
 
-from leadsman.introspection.document import Introspection
-from leadsman.nodes.document import NodeDocument
-from leadsman.nodes.report import NodeReport
+from leadsman.core.introspection.document import Introspection
+from leadsman.extensions.nodes.document import NodeDocument
+from leadsman.extensions.nodes.report import NodeReport
 from leadsman_rigs.examples import examples
 from leadsman_rigs.hostile import LIES, payloads
 from leadsman_rigs.memory_engine import EngineAway, Partition

@@ -10,8 +10,8 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from leadsman import App, Mean, OnChange, Round, Sensor
+from leadsman.core.introspection.schema import schemas
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection.schema import schemas
 from leadsman.testing import Scripted
 
 

@@ -4,12 +4,12 @@ import asyncio
 import csv
 
 from leadsman import App
-from leadsman.devices.roster import Follower, RosterPhase
-from leadsman.mqtt.link import Access
-from leadsman.parts.kinds import HEARTBEAT
+from leadsman.core.devices.roster import Follower, RosterPhase
+from leadsman.core.mqtt.link import Access
+from leadsman.core.parts.kinds import HEARTBEAT
+from leadsman.core.wiring.build import PARTS, Part
+from leadsman.core.wiring.run import serve
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
-from leadsman.wiring.build import PARTS, Part
-from leadsman.wiring.run import serve
 
 
 class CsvFile:
@@ -34,7 +34,7 @@ class CsvFile:
 
 
 def join(core):
-    """What `leadsman.wiring.build` calls with the app, before its devices are made."""
+    """What `leadsman.core.wiring.build` calls with the app, before its devices are made."""
     file = CsvFile(core.plan.state_directory / "readings.csv")
     core.listen(file.on_reading)
     core.roster.follow(RosterPhase.REPORT, Follower(file.join_device, file.leave_device))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Context, Cron, FixedBackoff, RetryRequested
-from leadsman.introspection.why import why
+from leadsman.core.introspection.why import why
 from leadsman.testing import Harness, Scripted, fail, hang
 from leadsman.testing.loop import START
 from leadsman_rigs.examples import examples

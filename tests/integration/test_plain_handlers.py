@@ -7,9 +7,9 @@ import time
 import pytest
 
 from leadsman import App, CircuitBreaker
-from leadsman.loop import threads as workers
-from leadsman.runtime import handler_calls
-from leadsman.runtime.thread_pool import AT_ONCE
+from leadsman.core.loop import threads as workers
+from leadsman.core.runtime import handler_calls
+from leadsman.core.runtime.thread_pool import AT_ONCE
 
 READING = {"t": 21.5}
 

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Context
-from leadsman.monitoring.trace import TraceRow
-from leadsman.mqtt.message import MAX_PAYLOAD_BYTES
-from leadsman.runtime.statefile import StateFile
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, SpoolRow
-from leadsman.spool.tables import TABLES
-from leadsman.storage.database import APPLICATION
+from leadsman.core.mqtt.message import MAX_PAYLOAD_BYTES
+from leadsman.core.runtime.statefile import StateFile
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import Quota, SpoolRow
+from leadsman.core.spool.tables import TABLES
+from leadsman.core.storage.database import APPLICATION
+from leadsman.extensions.trace.trace import TraceRow
 from leadsman.testing import Harness
 from leadsman_rigs.examples import examples
 from leadsman_rigs.planted import DATABASES, ENDLESS, EVERYWHERE

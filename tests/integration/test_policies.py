@@ -7,8 +7,8 @@ from typing import Annotated
 import pytest
 
 from leadsman import App, Context, FixedBackoff, execute_with_retry, immediate, is_a, never, periodic, prop
+from leadsman.core.settings.sources import Where
 from leadsman.errors import InvalidType, InvalidValue, SettingsError
-from leadsman.settings.sources import Where
 from leadsman.testing import Scripted, fail
 from leadsman_rigs.stage import inspected
 

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leadsman import App, CircuitBreaker, Cron, Every, OnChange, RetryRequested
+from leadsman.core.loop.slots import BATCH
 from leadsman.errors import DeviceUnavailable
-from leadsman.loop.slots import BATCH
 from leadsman.testing import Scripted, fail, hang
 from leadsman.testing.loop import START
 

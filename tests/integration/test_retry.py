@@ -6,7 +6,7 @@ import random
 import pytest
 
 from leadsman import App, CircuitBreaker, ExponentialBackoff, FixedBackoff
-from leadsman.loop.durations import human
+from leadsman.core.loop.durations import human
 from leadsman.testing import Outages, Scripted, fail, hang
 
 READING = {"t": 21.5}

@@ -6,9 +6,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from leadsman import App, CircuitBreaker, Context, Finds, Router
+from leadsman.core.introspection.document import RegistryDocument
+from leadsman.core.mqtt.topics import topic_matches
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.introspection.document import RegistryDocument
-from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted, fail
 from leadsman_rigs.stage import access_of
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Context, Finds
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.link import Access
-from leadsman.parts.cluster import SharingNode
-from leadsman.parts.kinds import DESCRIBED, FOUND, LEDGERS, STATUSES
-from leadsman.settings.sources import Where
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.link import Access
+from leadsman.core.parts.kinds import DESCRIBED, FOUND, LEDGERS, STATUSES
+from leadsman.core.settings.sources import Where
+from leadsman.core.wiring.build import build
+from leadsman.core.wiring.run import run, stop
+from leadsman.extensions.nodes.cluster.part import SharingNode
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.wiring.build import build
-from leadsman.wiring.run import run, stop
 from leadsman_rigs.examples import examples
 from leadsman_rigs.memory_engine import EngineAway, MemoryEngine
 
@@ -177,7 +177,7 @@ def test_all_that_know_devices_know_the_same(tmp_path_factory, shared, steps):
         await house.end()
 
     with pytest.MonkeyPatch.context() as patch:
-        store = "leadsman.nodes.cluster.cluster.JetStreamStore"
+        store = "leadsman.extensions.nodes.cluster.cluster.JetStreamStore"
         away = (EngineAway(0.0, math.inf),)  # the steps say which shards are here, and not the engine
         patch.setattr(store, lambda url, terms, member: MemoryEngine(terms, away).store(member, terms))
         try:

@@ -20,18 +20,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretBytes, SecretStr, field_validator, model_validator
-from tests.http.conftest import serving
+from tests.extensions.http.conftest import serving
 
 import leadsman
 from leadsman import App, Broker, CircuitBreaker, RetryRequested
 from leadsman.adapters.caldav import CalDav
+from leadsman.core.monitoring.log_format import Journal, Json, TextFormatter
+from leadsman.core.settings.sources import Where
+from leadsman.core.text import clean
 from leadsman.errors import ConnectionRefused, InvalidType, InvalidValue, LeadsmanError
-from leadsman.monitoring.log_format import Journal, Json, TextFormatter
-from leadsman.nodes.lease.jetstream import JetStreamStore
-from leadsman.nodes.lease.lease import Member, Terms
-from leadsman.settings.sources import Where
+from leadsman.extensions.nodes.lease.jetstream import JetStreamStore
+from leadsman.extensions.nodes.lease.lease import Member, Terms
 from leadsman.testing import Harness
-from leadsman.text import clean
 from leadsman.tools.cli.main import main, run_command
 from leadsman_rigs.examples import examples
 
@@ -487,7 +487,7 @@ NO_SECRETS = {
 def public_signatures():
     """Each public function, class and method of leadsman, with its name and its signature."""
     for found in pkgutil.walk_packages(leadsman.__path__, "leadsman."):
-        if found.name in ("leadsman.__main__", "leadsman.text.redaction"):
+        if found.name in ("leadsman.__main__", "leadsman.core.text.redaction"):
             continue
         module = importlib.import_module(found.name)
         for name, thing in vars(module).items():

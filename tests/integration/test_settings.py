@@ -4,8 +4,8 @@ import pytest
 from tests.integration.rooms import Bus, Settings
 
 from leadsman import App
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.settings.sources import Where
 from leadsman.testing import Scripted
 
 READING = {"t": 21.5}

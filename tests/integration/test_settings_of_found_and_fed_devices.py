@@ -7,8 +7,8 @@ import pytest
 from typing_extensions import TypedDict
 
 from leadsman import App, Context, Finds, Received, Sensor
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError
-from leadsman.settings.sources import Where
 
 
 class Reading(TypedDict):

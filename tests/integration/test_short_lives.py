@@ -4,8 +4,8 @@ it is published."""
 import pytest
 
 from leadsman import App, Context, Discovery, Finds
-from leadsman.introspection.retained import FIRST_AHEAD, Listed
-from leadsman.mqtt.topics import Topics
+from leadsman.core.introspection.retained import FIRST_AHEAD, Listed
+from leadsman.core.mqtt.topics import Topics
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import left_behind
 

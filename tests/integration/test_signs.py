@@ -9,8 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from leadsman import App, RetryRequested
-from leadsman.monitoring.document import HealthFile
-from leadsman.monitoring.watchdog import Notifier
+from leadsman.core.monitoring.document import HealthFile
+from leadsman.extensions.watchdog.watchdog import Notifier
 from leadsman.testing import Outages, Scripted, fail
 from leadsman.tools.cli.main import main
 

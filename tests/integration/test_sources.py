@@ -161,7 +161,7 @@ def alarms(running):
     """Timers of the loop, and alarms in the heap."""
     import gc
 
-    from leadsman.loop.timers import Timers
+    from leadsman.core.loop.timers import Timers
 
     heaps = [each for each in gc.get_objects() if isinstance(each, Timers) and each._loop is running.loop]
     return sum(len(slot) for heap in heaps for slot in heap._slots.values())

@@ -10,10 +10,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from leadsman import App, CircuitBreaker, Median, Rate
-from leadsman.monitoring.document import Status
-from leadsman.monitoring.watchdog import Notifier
-from leadsman.nodes.brief import Brief
-from leadsman.settings.sources import Where
+from leadsman.core.monitoring.document import Status
+from leadsman.core.settings.sources import Where
+from leadsman.extensions.nodes.brief import Brief
+from leadsman.extensions.watchdog.watchdog import Notifier
 from leadsman.testing import MemoryBroker
 
 TTL = 6.0

@@ -11,8 +11,8 @@ from datetime import datetime
 import pytest
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, ExponentialBackoff, RetryRequested
+from leadsman.core.runtime.statefile import StateFile
 from leadsman.errors import InvalidType
-from leadsman.runtime.statefile import StateFile
 from leadsman.testing import Outages, Scripted, fail
 from leadsman.testing.loop import START
 
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_written_is_told_once_and_polling_goes_on(life, di
 def test_a_disk_that_is_full_is_told_once_and_what_was_there_stays(life, directory, caplog, monkeypatch):
     life(Scripted(fail(99)), "1m", retry=3, backoff=STEADY)
     monkeypatch.setattr(
-        "leadsman.runtime.statefile.StateFile.write",
+        "leadsman.core.runtime.statefile.StateFile.write",
         lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("database or disk is full")),
     )
 

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Context
-from leadsman.monitoring.heartbeat import Heartbeat
-from leadsman.runtime.statefile import StateFile
+from leadsman.core.monitoring.heartbeat import Heartbeat
+from leadsman.core.runtime.statefile import StateFile
 from leadsman.testing import Scripted, fail
 
 READING = {"t": 21.5}

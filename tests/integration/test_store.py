@@ -6,7 +6,7 @@ import json
 import pytest
 
 from leadsman import App, Context
-from leadsman.runtime.store import Store
+from leadsman.core.runtime.store import Store
 
 
 @pytest.fixture

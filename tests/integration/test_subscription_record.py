@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from leadsman.parts.subscription_record import SubscriptionFile
-from leadsman.storage import files
+from leadsman.core.parts.subscription_record import SubscriptionFile
+from leadsman.core.storage import files
 
 
 @pytest.fixture

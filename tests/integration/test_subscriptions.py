@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from leadsman import App, Context, Discovery, Received, Router, Sensor
+from leadsman.core.mqtt.topics import check_filter, filters_overlap, topic_matches
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.mqtt.topics import check_filter, filters_overlap, topic_matches
 
 
 class Settings(BaseModel):

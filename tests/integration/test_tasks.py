@@ -10,7 +10,7 @@ READING = {"t": 21.5}
 
 
 def test_a_part_of_the_app_that_dies_is_told_and_started_again_ever_more_slowly(harness, monkeypatch):
-    from leadsman.monitoring.heartbeat import Heartbeat
+    from leadsman.core.monitoring.heartbeat import Heartbeat
 
     deaths = []
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from leadsman import App, Context, Delivery, Finds
-from leadsman.introspection.registry_publication import REMOVING
-from leadsman.introspection.retained import Listed
+from leadsman.core.introspection.registry_publication import REMOVING
+from leadsman.core.introspection.retained import Listed
 from leadsman.testing import Harness, Scripted
 
 

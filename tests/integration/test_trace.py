@@ -5,8 +5,8 @@ import json
 from tests.integration.test_introspection import asked, strictly
 
 from leadsman import App, CircuitBreaker, ExponentialBackoff
-from leadsman.introspection.document import Introspection
-from leadsman.monitoring.trace import ROWS
+from leadsman.core.introspection.document import Introspection
+from leadsman.extensions.trace.trace import ROWS
 from leadsman.testing import Outages, Scripted, fail, hang
 
 READING = {"t": 21.5}

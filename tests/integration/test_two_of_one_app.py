@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from leadsman import App, Context
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError, SettingsError
-from leadsman.settings.sources import Where
 from leadsman.testing import Harness, MemoryBroker, VirtualLoop
 
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import leadsman.runtime.poll_schedule
+import leadsman.core.runtime.poll_schedule
 from leadsman import App, CircuitBreaker, Cron, FixedBackoff, RetryRequested
-from leadsman.events import (
+from leadsman.core.events import (
     AttemptFailed,
     DeviceHeld,
     DeviceReleased,
@@ -28,9 +28,9 @@ from leadsman.events import (
     PollSkipped,
     ReadingTaken,
 )
-from leadsman.loop.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
-from leadsman.monitoring.health import OFFLINE
-from leadsman.runtime.poll_runner import PollContext
+from leadsman.core.loop.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
+from leadsman.core.monitoring.health import OFFLINE
+from leadsman.core.runtime.poll_runner import PollContext
 from leadsman.testing import Harness
 from leadsman_rigs.examples import examples
 
@@ -193,7 +193,7 @@ class Scenario:
     def __init__(self, seed, start, length, steps, sleeps, zones=EVERYWHERE):
         self.dice = random.Random(seed)
         random.seed(seed)
-        self.time = Time(start.timestamp(), length, leadsman.runtime.poll_schedule.CLOCK_CHECK + POLL)
+        self.time = Time(start.timestamp(), length, leadsman.core.runtime.poll_schedule.CLOCK_CHECK + POLL)
         self.app, self.due, self.events = App("app", heartbeat="7d"), {}, []
         self._plan(steps, sleeps)
         for name, kinds in zones.items():
@@ -378,7 +378,7 @@ def check(scenario):
 def test_a_year_loses_no_point_of_a_schedule_and_hangs_nothing(hang_is_seen, monkeypatch, caplog, seed):
     caplog.set_level(logging.CRITICAL, "leadsman")  # thousands of lines, each formatted
     monkeypatch.setattr(
-        leadsman.runtime.poll_schedule, "CLOCK_CHECK", 150.0
+        leadsman.core.runtime.poll_schedule, "CLOCK_CHECK", 150.0
     )  # a year of looks every 30 s would take a minute longer
     scenario = Scenario(seed, datetime(2026, 1, 1, tzinfo=UTC), 365 * DAY, 60, 30, FEWER)
 

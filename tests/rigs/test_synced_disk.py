@@ -12,13 +12,13 @@ from leadsman_rigs.synced_disk import after_cut, cut_power
 
 WRITER = """
 import sys
-from leadsman.spool import tables
+from leadsman.core.spool import tables
 if "lazy" in sys.argv:
     lazy = tuple(each.replace("= FULL", "= OFF") for each in tables.LAYOUT.settings)
     tables.LAYOUT = tables.LAYOUT._replace(settings=lazy)
 from pathlib import Path
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import Quota
 from leadsman_rigs.power import row
 from leadsman_rigs.synced_disk import install
 disk = install(sys.argv[2])
@@ -51,8 +51,8 @@ def test_what_was_cut_off_without_a_sync_may_be_there_again():
 
 def killed_after_writes(tmp_path, *words):
     """Write 20 rows, kill the process, cut the power; how many rows are found."""
-    from leadsman.spool.file import SpoolFile
-    from leadsman.spool.row import Quota
+    from leadsman.core.spool.file import SpoolFile
+    from leadsman.core.spool.row import Quota
 
     state, synced = tmp_path / "state", tmp_path / "synced"
     command = [sys.executable, "-c", WRITER, str(state), str(synced), *words]

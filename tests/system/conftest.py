@@ -24,7 +24,7 @@ def client(request, monkeypatch):
     if request.param == "aiomqtt":
         monkeypatch.setenv("NOT_INSTALLED", "mqtt5")
         monkeypatch.setitem(sys.modules, "mqtt5", None)
-        for name in ("leadsman.mqtt.codec", "leadsman.mqtt.codec_client"):
+        for name in ("leadsman.core.mqtt.codec", "leadsman.core.mqtt.codec_client"):
             monkeypatch.delitem(sys.modules, name, raising=False)
     return request.param
 

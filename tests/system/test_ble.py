@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from leadsman.adapters.ble import BleRadio, Decoders, bthome
 from leadsman.adapters.ble.gatt import STANDARD, uuid_of
 from leadsman.adapters.ble.proxy import Proxy
+from leadsman.core.resilience.failure import Failure
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -22,7 +23,6 @@ from leadsman.errors import (
     PermanentError,
     TransientError,
 )
-from leadsman.resilience.failure import Failure
 from leadsman.testing import BleTwin, TwinDevice
 from leadsman_rigs.bluez import Air, GattServer, Scripted
 from leadsman_rigs.esphome_board import KEY, Board, BoardDevice, advertise, of_maker, of_service, packet

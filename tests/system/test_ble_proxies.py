@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from leadsman import ExponentialBackoff
 from leadsman.adapters.ble import BleRadio, bthome, esphome_backend, radios
 from leadsman.adapters.ble.proxy import Proxy
+from leadsman.core.resilience.failure import Failure
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
-from leadsman.resilience.failure import Failure
 from leadsman_rigs.bluez import Scripted
 from leadsman_rigs.esphome_board import (
     ACTIVE,

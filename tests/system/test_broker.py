@@ -11,8 +11,8 @@ import paho.mqtt.client as paho
 import pytest
 import trustme
 
+from leadsman.core.mqtt.message import Message
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
-from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.byte_broker import ByteBroker, Peer

@@ -8,7 +8,7 @@ import time
 import paho.mqtt.client as paho
 import pytest
 
-from leadsman.mqtt.topics import Topics
+from leadsman.core.mqtt.topics import Topics
 from leadsman.tools.cli.main import main
 from leadsman_rigs.brokers import BROKERS, DENIED, LIMIT, PASSWORD
 from leadsman_rigs.listener import Listener

@@ -18,9 +18,9 @@ import leadsman
 from leadsman import Broker
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.http import HttpClient
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Connect
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.client import connect
+from leadsman.core.mqtt.connection import Connect
 from leadsman_rigs.one_connection import Hooks
 
 pytestmark = pytest.mark.system

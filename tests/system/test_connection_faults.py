@@ -20,10 +20,10 @@ import pytest
 import trustme
 
 from leadsman import Broker
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.client import connect
+from leadsman.core.mqtt.connection import CONNECT_TIMEOUT, Connect
 from leadsman.errors import BrokerError, ConnackMissing, NotListening, TlsRefused
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import CONNECT_TIMEOUT, Connect
 from leadsman_rigs.byte_broker import CONNACK
 from leadsman_rigs.one_connection import Hooks
 

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from leadsman import Broker
+from leadsman.core.mqtt.connection import Connect
+from leadsman.core.mqtt.message import Message
 from leadsman.errors import NotListening
-from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman.tools.cli.own_broker import Viewer

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from leadsman import Brokers
-from leadsman.event_bus import EventBus
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection_state import V5, V311
-from leadsman.mqtt.link import Access, ClientIdentity, Link
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
+from leadsman.core.event_bus import EventBus
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.client import connect
+from leadsman.core.mqtt.connection_state import V5, V311
+from leadsman.core.mqtt.link import Access, ClientIdentity, Link
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.outbox import Outbox
 from leadsman.testing import Mosquitto
 
 ROOMY = "max_inflight_messages 1000\n"

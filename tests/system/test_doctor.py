@@ -23,7 +23,7 @@ from leadsman import App, Brokers, Received, command_line
 from leadsman.adapters.caldav import CalDav, calendar
 from leadsman.adapters.http import HttpClient
 from leadsman.adapters.serial import SerialPort
-from leadsman.introspection.retained import FIRST_AHEAD
+from leadsman.core.introspection.retained import FIRST_AHEAD
 from leadsman.testing import Mosquitto, Recorded
 from leadsman.testing.mosquitto import free_port
 from leadsman.tools.cli.commands.doctor import lines
@@ -184,7 +184,7 @@ def patient():
         patch.setattr("leadsman.tools.doctor.broker.WILL_SLACK", GENEROUS)
         patch.setattr("leadsman.tools.doctor.broker.OFFERING", GENEROUS)
         patch.setattr("leadsman.tools.doctor.broker.ANSWER", 5.0)
-        for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
+        for module in ("leadsman.core.mqtt.codec_client", "leadsman.core.mqtt.aiomqtt_client"):
             patch.setattr(f"{module}.CONNECT_TIMEOUT", GENEROUS)
         yield
 
@@ -302,7 +302,7 @@ def test_a_sound_broker_is_seen_in_full(reports):
 
 
 def test_an_old_broker_is_examined_as_far_as_it_goes(old_broker, monkeypatch, patient):
-    monkeypatch.setattr("leadsman.mqtt.codec_client.CONNECT_TIMEOUT", 1.0)  # it is silent where MQTT 5 is spoken
+    monkeypatch.setattr("leadsman.core.mqtt.codec_client.CONNECT_TIMEOUT", 1.0)  # it is silent where MQTT 5 is spoken
 
     found = asyncio.run(examined(f"mqtt://127.0.0.1:{old_broker}"))
 
@@ -384,7 +384,7 @@ def impatience(monkeypatch):
 
     def shorten():
         monkeypatch.setattr("leadsman.tools.doctor.broker.ANSWER", 1.0)
-        for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
+        for module in ("leadsman.core.mqtt.codec_client", "leadsman.core.mqtt.aiomqtt_client"):
             monkeypatch.setattr(f"{module}.CONNECT_TIMEOUT", 0.3)
 
     return shorten

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from leadsman import Broker
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.client import connect
+from leadsman.core.mqtt.connection import Connect
+from leadsman.core.mqtt.message import Message
 from leadsman.errors import LeadsmanError
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.message import Message
 from leadsman.testing.embedded import embedded_broker
 from leadsman_rigs.one_connection import Hooks
 
@@ -39,7 +39,9 @@ def test_it_listens_on_its_port_until_the_end_of_the_block():
 
 
 def test_a_client_is_served_although_others_subscribe_while_it_connects(monkeypatch):
-    monkeypatch.setattr("leadsman.mqtt.aiomqtt_client.CONNECT_TIMEOUT", 60.0)  # which a client waits that is not served
+    monkeypatch.setattr(
+        "leadsman.core.mqtt.aiomqtt_client.CONNECT_TIMEOUT", 60.0
+    )  # which a client waits that is not served
 
     async def client(port, name, topic_filter):
         clock, hooks = system_clock(asyncio.get_running_loop()), Hooks()

@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from leadsman import Broker
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.client import connect
+from leadsman.core.mqtt.connection import Connect
+from leadsman.core.mqtt.message import Message
 from leadsman.errors import BrokerError
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.message import Message
 from leadsman_rigs.byte_broker import ByteBroker
 from leadsman_rigs.one_connection import Hooks, connected, publish_one
 from leadsman_rigs.proxy import Proxy, Way

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import Field, create_model
 
 from leadsman import App, Sensor
+from leadsman.core.readings.sensor import STATE_CLASSES
 from leadsman.errors import InvalidValue
-from leadsman.readings.sensor import STATE_CLASSES
 from leadsman.testing import Harness
 from leadsman_rigs.examples import examples
 from leadsman_rigs.home_assistant_rules import Rules

@@ -17,6 +17,7 @@ from pydantic import BaseModel, SecretStr
 
 from leadsman import RetryRequested
 from leadsman.adapters.http import HttpClient, HttpRefused, HttpUnavailable
+from leadsman.core.tls import client_context
 from leadsman.errors import (
     ConfigurationError,
     DeviceTimeout,
@@ -28,7 +29,6 @@ from leadsman.errors import (
     TransientError,
 )
 from leadsman.testing import HttpTwin, Recorded
-from leadsman.tls import client_context
 from leadsman_rigs.watched import on
 from leadsman_rigs.web import Silent, Web, send, server_context
 

@@ -60,7 +60,7 @@ def started(start_app, url, names, prefix="house", **settings):
     load = f"""
 app = App("house", mqtt=os.environ["URL"])
 os.environ["NAMES"] = {names!r}
-from leadsman.settings.sources import Where
+from leadsman.core.settings.sources import Where
 {CODE}
 app.load(Where.here(None, {flags!r}))
 """

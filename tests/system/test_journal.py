@@ -11,7 +11,7 @@ import pytest
 ROOT = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
 HOUSE = """
 import logging
-from leadsman.monitoring.log_format import JournalHandler
+from leadsman.core.monitoring.log_format import JournalHandler
 
 handler = JournalHandler("{path}", logging.StreamHandler())
 logging.getLogger("leadsman").addHandler(handler)

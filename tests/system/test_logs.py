@@ -222,7 +222,7 @@ def test_a_process_whose_output_nobody_reads_ends_with_its_own_code(mosquitto, l
 LAST = """
 import os, signal, sys
 from leadsman import App
-from leadsman.loop import output
+from leadsman.core.loop import output
 
 output.PUT_TIMEOUT = 60.0  # the machine of a test may be busy
 app = App("house", mqtt="mqtt://127.0.0.1:9")
@@ -263,8 +263,8 @@ def test_the_line_before_the_end_is_there(tmp_path, end, code, where):
 def test_a_process_that_forks_writes_each_line_once(tmp_path):
     (tmp_path / "forks.py").write_text(
         "import logging, os, sys\n"
-        "from leadsman.loop import output\n"
-        "from leadsman.monitoring.log_format import log_to_stderr\n"
+        "from leadsman.core.loop import output\n"
+        "from leadsman.core.monitoring.log_format import log_to_stderr\n"
         "output.PUT_TIMEOUT = 60.0\n"
         "log_to_stderr()\n"
         "log = logging.getLogger('leadsman')\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, SpoolRow
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import Quota, SpoolRow
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from leadsman.http.routes import static_files
+from leadsman.extensions.http.routes import static_files
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.browser import Complaints, chromium
 
-FILES = Path(__file__).parents[2] / "src/leadsman/http/page"
+FILES = Path(__file__).parents[2] / "src/leadsman/extensions/http/page"
 MAX_BYTES = 100_000
 """Bytes of all files of the page, as they are sent: 100,000 are allowed."""
 LONG = (

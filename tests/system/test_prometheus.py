@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from tests.http.conftest import serving
+from tests.extensions.http.conftest import serving
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "docs" / "grafana" / "alerts.yml"
@@ -23,7 +23,7 @@ def test_the_rules_of_the_alerts_are_sound():
 
 
 def test_the_alerts_fire_when_they_should_and_not_otherwise():
-    code, said = promtool("test", "rules", "tests/http/alerts_test.yml")
+    code, said = promtool("test", "rules", "tests/extensions/http/alerts_test.yml")
 
     assert code == 0, said
 

@@ -21,7 +21,7 @@ from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.onewire import OneWire
 from leadsman.adapters.program import Programs
 from leadsman.adapters.serial import SerialPort
-from leadsman.sessions.session import read_session, session_of
+from leadsman.extensions.sessions.session import read_session, session_of
 from leadsman.testing import Harness, I2cRegisters, I2cTwin, PtyDevice, Recorded
 from leadsman.testing.twins import content_of
 from leadsman_rigs.bluez import Air, Scripted

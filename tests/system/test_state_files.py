@@ -48,10 +48,10 @@ def stored(state):
 KILLED = """
 import json, os, random, signal, sqlite3, sys, time
 from pathlib import Path
-from leadsman.runtime.statefile import StateFile
-from leadsman.runtime.store import Store
-from leadsman.storage.directory import StateDirectory
-from leadsman.monitoring.trace import TraceRow
+from leadsman.core.runtime.statefile import StateFile
+from leadsman.core.runtime.store import Store
+from leadsman.core.storage.directory import StateDirectory
+from leadsman.extensions.trace.trace import TraceRow
 
 directory, lives, last, last_stored = Path(sys.argv[1]), 0, 0, 0
 

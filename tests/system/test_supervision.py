@@ -64,6 +64,6 @@ def test_the_probe_answers_without_the_command_line(tmp_path, document, code, sa
 
     assert done.returncode == code
     assert said in (done.stdout if code == 0 else done.stderr)
-    assert "leadsman.monitoring.health_file" in done.stderr
-    assert "leadsman.app" not in done.stderr
+    assert "leadsman.core.monitoring.health_file" in done.stderr
+    assert "leadsman.core.app" not in done.stderr
     assert "argparse" not in done.stderr

@@ -23,7 +23,7 @@ async def counter():
     n += 1
     return {"n": n}
 """
-SOON_BACK = "import leadsman.mqtt.broker_choice as choice\nchoice.RETURN = 2.0\n" + COUNTER
+SOON_BACK = "import leadsman.core.mqtt.broker_choice as choice\nchoice.RETURN = 2.0\n" + COUNTER
 USE_ANOTHER = mqtt5.ConnAckReasonCode.USE_ANOTHER_SERVER
 RETAINED = {"sys/counter/availability", "sys/counter/state", "sys/registry", "sys/status"}
 

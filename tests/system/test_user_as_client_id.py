@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from leadsman import Broker
+from leadsman.core.mqtt.side_connection import SideConnection
 from leadsman.errors import BrokerError
-from leadsman.mqtt.side_connection import SideConnection
 from leadsman.testing.mosquitto import Mosquitto
 from leadsman_rigs.password_file import write_password_file
 

@@ -182,7 +182,7 @@ def test_settings_that_are_wrong_leave_the_app_as_it_was():
 
 
 def test_what_a_test_loaded_itself_is_loaded_again_and_stays():
-    from leadsman.settings.sources import Where
+    from leadsman.core.settings.sources import Where
 
     loaded = App("loaded", settings=Settings)
     loaded.add_telemetry(lambda settings: settings.pumps, Scripted({"bar": 1}), interval="10s")

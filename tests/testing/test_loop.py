@@ -6,8 +6,8 @@ import time
 import pytest
 
 from leadsman import Worker
-from leadsman.loop import threads
-from leadsman.runtime.thread_pool import ThreadPool
+from leadsman.core.loop import threads
+from leadsman.core.runtime.thread_pool import ThreadPool
 from leadsman.testing import Harness, Outages, Scripted, VirtualLoop, fail, garbage, hang
 
 
@@ -148,7 +148,7 @@ def test_garbage_is_the_same_for_a_seed():
 
 def test_a_harness_tells_what_the_app_raised(monkeypatch):
     from leadsman import App
-    from leadsman.monitoring.heartbeat import Heartbeat
+    from leadsman.core.monitoring.heartbeat import Heartbeat
 
     def fail(*_):
         raise RuntimeError("a fault of ours")

@@ -3,7 +3,11 @@
 from typing import Self
 
 from leadsman import App
-from leadsman.adapters.adapter import (
+from leadsman.adapters.ble import BleRadio
+from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.http import HttpClient
+from leadsman.adapters.serial import SerialPort
+from leadsman.core.adapters.adapter import (
     Adapter,
     ChecksInstallation,
     DeclaresTransientErrors,
@@ -12,10 +16,6 @@ from leadsman.adapters.adapter import (
     SupportsProbe,
     SupportsReset,
 )
-from leadsman.adapters.ble import BleRadio
-from leadsman.adapters.caldav import CalDav
-from leadsman.adapters.http import HttpClient
-from leadsman.adapters.serial import SerialPort
 
 
 class Plain:

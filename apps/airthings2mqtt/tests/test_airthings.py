@@ -15,8 +15,8 @@ from airthings2mqtt.payloads import Air
 from airthings2mqtt.settings import Settings
 from airthings2mqtt.twin import MODELS, WAVE
 from leadsman.adapters.ble import BleRadio
+from leadsman.core.settings.sources import Where
 from leadsman.errors import DeviceUnavailable, GarbledData, PermanentError, SettingsError
-from leadsman.settings.sources import Where
 from leadsman.testing import BleTwin, Harness, TwinDevice
 from leadsman_rigs.bluez import GattServer
 

@@ -6,8 +6,8 @@ import pytest
 
 from ble2mqtt import app
 from leadsman.adapters.ble import Decoders
+from leadsman.core.settings.sources import Where
 from leadsman.errors import InvalidValue, SettingsError
-from leadsman.settings.sources import Where
 from leadsman.testing import BleTwin, Harness, TwinDevice
 from leadsman_rigs.bluez import Scripted
 

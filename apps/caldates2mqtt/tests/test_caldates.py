@@ -4,8 +4,8 @@ import pytest
 
 from caldates2mqtt import app
 from leadsman import RetryRequested
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError, DeviceUnavailable
-from leadsman.settings.sources import Where
 from leadsman.testing import CalDavTwin, Harness
 from leadsman_rigs.dav import Proxy, event
 

@@ -10,8 +10,8 @@ from gas2mqtt.decoding import Trigger
 from gas2mqtt.magnetometer import CONTINUOUS, CONTROL, Measurement, measure
 from gas2mqtt.settings import Settings
 from gas2mqtt.twin import Chip
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError, GarbledData
-from leadsman.settings.sources import Where
 from leadsman.testing import Harness, I2cRegisters, I2cTwin
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import meter2mqtt
 from leadsman.adapters.modbus import Table
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError
-from leadsman.settings.sources import Where
 from leadsman.testing import Harness, ModbusTwin
 from leadsman_rigs.modbus_server import ModbusServer
 from meter2mqtt import app

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from leadsman.adapters.serial.framing import FixedFramer
+from leadsman.core.introspection.schema import schemas
+from leadsman.core.settings.sources import Where
 from leadsman.errors import GarbledData, PayloadError, SettingsError
-from leadsman.introspection.schema import schemas
-from leadsman.settings.sources import Where
 from leadsman.testing import Harness, SerialTwin, garbage
 from vito2mqtt import app
 from vito2mqtt.boiler import Vitodens

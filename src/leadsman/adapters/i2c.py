@@ -13,8 +13,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol, Self
 
-from leadsman.adapters.adapter import Resource
-from leadsman.adapters.wires import wire_of
+from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.wires import wire_of
+from leadsman.core.loop.durations import Duration, positive_seconds
+from leadsman.core.loop.threads import Worker
+from leadsman.core.resilience.turns import SharedLine
+from leadsman.core.text import describe, join_words
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -25,10 +29,6 @@ from leadsman.errors import (
     PermanentError,
     check_found,
 )
-from leadsman.loop.durations import Duration, positive_seconds
-from leadsman.loop.threads import Worker
-from leadsman.resilience.turns import SharedLine
-from leadsman.text import describe, join_words
 
 MIN_ADDRESS, MAX_ADDRESS = 0x08, 0x77
 """Addresses of chips; the others of seven bits are reserved (UM10204, 3.1.12)."""

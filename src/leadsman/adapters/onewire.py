@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
-from leadsman.adapters.adapter import Resource
-from leadsman.adapters.wires import wire_of
+from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.wires import wire_of
+from leadsman.core.loop.durations import Duration, positive_seconds
+from leadsman.core.loop.threads import Worker
+from leadsman.core.resilience.turns import SharedLine
+from leadsman.core.storage.given_file import read_given
+from leadsman.core.text import clean, describe, join_words
 from leadsman.errors import DeviceError, DeviceUnavailable, GarbledData, InvalidType, InvalidValue, PermanentError
-from leadsman.loop.durations import Duration, positive_seconds
-from leadsman.loop.threads import Worker
-from leadsman.resilience.turns import SharedLine
-from leadsman.storage.given_file import read_given
-from leadsman.text import clean, describe, join_words
 
 DEVICES = "/sys/bus/w1/devices"
 """Where the kernel lists the devices of its buses."""

@@ -13,7 +13,10 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Self
 
-from leadsman.adapters.wires import wire_of
+from leadsman.core.adapters.wires import wire_of
+from leadsman.core.loop import threads
+from leadsman.core.loop.durations import Duration, human, positive_seconds
+from leadsman.core.text import clean, without_secret_lines
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -23,9 +26,6 @@ from leadsman.errors import (
     PermanentError,
     TransientError,
 )
-from leadsman.loop import threads
-from leadsman.loop.durations import Duration, human, positive_seconds
-from leadsman.text import clean, without_secret_lines
 
 MAX_OUTPUT_BYTES = 64 * 1024
 """Of the output of one call, unless ``most_bytes=`` names another number."""

@@ -4,10 +4,10 @@ import contextlib
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from leadsman.core.storage.given_file import read_given
+from leadsman.core.text import clean
+from leadsman.core.text.redaction import Secret, SecretValue, address_of, reveal
 from leadsman.errors import InvalidType, InvalidValue, PermanentError
-from leadsman.storage.given_file import read_given
-from leadsman.text import clean
-from leadsman.text.redaction import Secret, SecretValue, address_of, reveal
 
 MAX_SECRET_BYTES = 64 * 1024
 """Bytes of a file with a password or a token."""

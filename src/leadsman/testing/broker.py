@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from leadsman.core.mqtt.answers import Json
+from leadsman.core.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
+from leadsman.core.mqtt.connection_state import V5
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.topics import topic_matches
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, SubscriptionRefused
-from leadsman.mqtt.answers import Json
-from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
-from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import topic_matches
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until a connection attempt to a silent broker fails, as with the real client."""
@@ -84,7 +84,7 @@ class MemoryBroker:
         self._unanswered: list[Callable[[], None]] = []
 
     async def connect(self, packet: Connect, listener: ConnectionListener) -> Connection:
-        """Make a connection; see `leadsman.mqtt.connection.Connector`."""
+        """Make a connection; see `leadsman.core.mqtt.connection.Connector`."""
         loop = asyncio.get_running_loop()
         self.connects.append((loop.time(), packet))
         if not self._up:

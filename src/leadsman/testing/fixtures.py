@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leadsman.app import App
+from leadsman.core.app import App
 from leadsman.testing.harness import Harness
 from leadsman.testing.mosquitto import Mosquitto
 from leadsman.testing.pty import PtyDevice

@@ -13,19 +13,19 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from leadsman.adapters.wires import WIRES
-from leadsman.app import App
-from leadsman.loop.durations import Duration, seconds
-from leadsman.mqtt.answers import Json
-from leadsman.registration.setup import Adapters
-from leadsman.resilience.catalogue import CATALOGUE, Catalogue
-from leadsman.settings.sections import OutboxSettings
-from leadsman.settings.sources import Where
+from leadsman.core.adapters.wires import WIRES
+from leadsman.core.app import App
+from leadsman.core.loop.durations import Duration, seconds
+from leadsman.core.mqtt.answers import Json
+from leadsman.core.registration.setup import Adapters
+from leadsman.core.resilience.catalogue import CATALOGUE, Catalogue
+from leadsman.core.settings.sections import OutboxSettings
+from leadsman.core.settings.sources import Where
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
 
 if TYPE_CHECKING:
-    from leadsman.sessions.player import Player
+    from leadsman.extensions.sessions.player import Player
 
 A = TypeVar("A")
 
@@ -229,8 +229,8 @@ def _player_of(sessions: Path | str | Sequence[Path | str]) -> "Player | None":
     files = (sessions,) if isinstance(sessions, str | Path) else tuple(sessions)
     if not files:
         return None
-    from leadsman.sessions.player import Player  # a test without one does not wait for it
-    from leadsman.sessions.session import read_session
+    from leadsman.extensions.sessions.player import Player  # a test without one does not wait for it
+    from leadsman.extensions.sessions.session import read_session
 
     return Player([read_session(each) for each in files])
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import ParamSpec, TypeVar
 
-from leadsman.loop import threads as workers
+from leadsman.core.loop import threads as workers
 
 START = 1_767_225_600.0
 """2026-01-01T00:00:00Z in epoch seconds: the default start of a virtual wall clock."""

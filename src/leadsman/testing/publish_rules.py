@@ -4,8 +4,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leadsman.loop.durations import Duration, positive_seconds
-from leadsman.readings.publish import LastPublished, PublishRule
+from leadsman.core.loop.durations import Duration, positive_seconds
+from leadsman.core.readings.publish import LastPublished, PublishRule
 
 Fields = Mapping[str, Any]
 

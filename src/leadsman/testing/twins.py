@@ -35,9 +35,9 @@ from leadsman.adapters.onewire import OneWire, OneWireFiles, check_thermometer
 from leadsman.adapters.program import MAX_OUTPUT_BYTES, Finished, Programs
 from leadsman.adapters.serial.checksums import crc16_modbus, sum8
 from leadsman.adapters.serial.port import Line, SerialPort
+from leadsman.core.loop.durations import Duration
+from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import DeviceUnavailable, PermanentError
-from leadsman.loop.durations import Duration
-from leadsman.text.suggestion import suggestion
 
 ADVERTISING_INTERVAL = 0.2
 """Seconds between two advertisements of a device in memory."""

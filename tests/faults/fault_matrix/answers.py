@@ -11,8 +11,8 @@ from fault_matrix.broker import WINDOW
 from fault_matrix.network import BUSY, CONNECTED
 from fault_matrix.row import P0, P1, row
 from fault_matrix.stand import Stand, dropped, good, greet
-from leadsman.mqtt import connection_state
-from leadsman.mqtt.connection_state import ConnectionState
+from leadsman.core.mqtt import connection_state
+from leadsman.core.mqtt.connection_state import ConnectionState
 from leadsman_rigs.byte_broker import Peer
 
 CLOSE = -1

@@ -7,9 +7,9 @@ from benchmarks.ear import Ear
 
 from fault_matrix.row import P0, P1, P2, row
 from fault_matrix.stand import Stand, dropped
-from leadsman.introspection.retained import FIRST_AHEAD
-from leadsman.mqtt import connection_state
-from leadsman.mqtt.connection_state import ConnectionState
+from leadsman.core.introspection.retained import FIRST_AHEAD
+from leadsman.core.mqtt import connection_state
+from leadsman.core.mqtt.connection_state import ConnectionState
 
 WINDOW = 20
 """Messages that may be in flight when a connection breaks; each may be sent twice. See docs/adr/delivery.md."""

@@ -5,7 +5,7 @@
 
 import random
 
-from tests.nodes.cluster.schedules import DEVICES, NODES, TERMS, schedule
+from tests.extensions.nodes.cluster.schedules import DEVICES, NODES, TERMS, schedule
 
 from fault_matrix.row import P1, row
 from fault_matrix.stand import Stand

@@ -4,7 +4,7 @@ from fault_matrix.row import P0, P1, P2, covered
 
 SYSTEM, INTEGRATION = "tests/system", "tests/integration"
 CLOSING = f"{SYSTEM}/test_closing_broker.py"
-DISTANT, OUTAGES = "tests/mqtt/test_distant_broker.py", f"{INTEGRATION}/test_broker_outages.py"
+DISTANT, OUTAGES = "tests/core/mqtt/test_distant_broker.py", f"{INTEGRATION}/test_broker_outages.py"
 
 covered(
     "11",
@@ -143,7 +143,7 @@ covered(
     "a response topic that an attacker chose",
     "the answer goes below the app's own prefix",
     f"{INTEGRATION}/test_commands.py::test_an_app_is_no_reflector",
-    "tests/mqtt/test_answers.py::test_an_answer_goes_nowhere_but_below_the_prefix",
+    "tests/core/mqtt/test_answers.py::test_an_answer_goes_nowhere_but_below_the_prefix",
 )
 covered(
     "42",
@@ -208,11 +208,11 @@ covered(
     P1,
     "HTTP: a foreign name, a wrong token, slow and half requests, any request at all",
     "is refused; the app runs on",
-    "tests/http/test_rules.py::test_another_name_is_not_served",
-    "tests/http/test_rules.py::test_a_token_must_be_the_right_one",
-    "tests/http/test_server.py::test_many_slow_connections_keep_nobody_out",
-    "tests/http/test_server.py::test_what_is_no_request_is_refused_and_nothing_is_logged",
-    "tests/http/test_fuzz.py::test_any_path_method_and_headers_are_answered_and_never_with_a_fault",
+    "tests/extensions/http/test_rules.py::test_another_name_is_not_served",
+    "tests/extensions/http/test_rules.py::test_a_token_must_be_the_right_one",
+    "tests/extensions/http/test_server.py::test_many_slow_connections_keep_nobody_out",
+    "tests/extensions/http/test_server.py::test_what_is_no_request_is_refused_and_nothing_is_logged",
+    "tests/extensions/http/test_fuzz.py::test_any_path_method_and_headers_are_answered_and_never_with_a_fault",
 )
 covered(
     "54",
@@ -229,7 +229,7 @@ covered(
     "every device is read; what the log lacks is counted; the process ends with its own code",
     f"{SYSTEM}/test_logs.py::test_a_log_that_nobody_reads_costs_no_reading_and_says_how_many_lines_it_lacks",
     f"{SYSTEM}/test_logs.py::test_a_process_whose_output_nobody_reads_ends_with_its_own_code",
-    "tests/monitoring/test_log_settings.py::test_a_file_whose_disk_does_not_answer_keeps_nobody_waiting",
+    "tests/core/monitoring/test_log_settings.py::test_a_file_whose_disk_does_not_answer_keeps_nobody_waiting",
 )
 covered(
     "58",
@@ -252,9 +252,9 @@ covered(
     P2,
     "any bytes, to each parser",
     "a value or a named error",
-    "tests/mqtt/test_codec.py::test_random_bytes_end_in_a_named_error_or_are_read",
-    "tests/mqtt/test_codec.py::test_broken_bytes_end_in_a_named_error_or_are_read_and_memory_is_bounded",
-    "tests/mqtt/test_answers.py::test_whatever_comes_is_a_value_that_can_be_answered_with_or_a_named_error",
+    "tests/core/mqtt/test_codec.py::test_random_bytes_end_in_a_named_error_or_are_read",
+    "tests/core/mqtt/test_codec.py::test_broken_bytes_end_in_a_named_error_or_are_read_and_memory_is_bounded",
+    "tests/core/mqtt/test_answers.py::test_whatever_comes_is_a_value_that_can_be_answered_with_or_a_named_error",
     "tests/adapters/caldav/test_recurrence.py::test_whatever_a_rule_says_it_is_expanded_or_costs_only_itself",
     "tests/adapters/ble/test_gatt.py::test_whatever_is_advertised_is_a_reading_or_a_named_error",
 )
@@ -264,7 +264,7 @@ covered(
     "a bus is away for ten minutes; when it is back, one member of the circuit that all share is dead",
     "the others are read again, whichever is dead",
     f"{INTEGRATION}/test_circuit.py::test_a_dead_member_keeps_no_healthy_one_away_when_the_bus_is_back",
-    "tests/resilience/test_circuit.py"
+    "tests/core/resilience/test_circuit.py"
     "::test_every_healthy_member_of_a_shared_circuit_is_read_again_however_many_others_are_dead",
 )
 covered(
@@ -272,7 +272,7 @@ covered(
     P0,
     "of ten units on one line up to nine are dead",
     "the others are read in time; a unit that is back is read within two of its intervals",
-    "tests/resilience/test_line.py::test_healthy_units_pay_one_short_look_at_the_most_whatever_is_dead",
-    "tests/resilience/test_line.py::test_a_unit_that_is_back_is_read_within_two_of_its_intervals",
+    "tests/core/resilience/test_line.py::test_healthy_units_pay_one_short_look_at_the_most_whatever_is_dead",
+    "tests/core/resilience/test_line.py::test_a_unit_that_is_back_is_read_within_two_of_its_intervals",
     f"{INTEGRATION}/test_several_devices_on_one_line.py::test_healthy_units_do_not_pay_for_dead_ones",
 )

@@ -62,7 +62,7 @@ covered(
     P0,
     "a power cut: what was not synced is kept, dropped or torn",
     "what was committed is there, and each file opens",
-    "tests/spool/test_power.py::test_a_power_cut_loses_no_accepted_row",
+    "tests/core/spool/test_power.py::test_a_power_cut_loses_no_accepted_row",
 )
 
 
@@ -178,18 +178,18 @@ covered(
     P1,
     "a bit flips in a stored message",
     "the others are delivered, and it is a dead letter",
-    "tests/spool/test_damage.py::test_a_bit_that_flips_in_a_payload_makes_one_dead_letter",
-    "tests/spool/test_damage.py::test_damaged_rows_do_not_end_a_page",
+    "tests/core/spool/test_damage.py::test_a_bit_that_flips_in_a_payload_makes_one_dead_letter",
+    "tests/core/spool/test_damage.py::test_damaged_rows_do_not_end_a_page",
 )
 covered(
     "45",
     P1,
     "the outbox cannot be written: full, sick, replaced, or without a directory",
     "it goes on in memory, reports that, and tries again",
-    "tests/spool/test_committer.py::test_a_full_disk_is_tried_again_each_second",
-    "tests/spool/test_committer.py::test_a_sick_file_is_opened_again_after_half_a_minute",
-    "tests/spool/test_committer.py::test_a_file_that_was_replaced_is_written_again",
-    "tests/spool/test_file.py::test_a_directory_that_cannot_be_made_is_reported",
+    "tests/core/spool/test_committer.py::test_a_full_disk_is_tried_again_each_second",
+    "tests/core/spool/test_committer.py::test_a_sick_file_is_opened_again_after_half_a_minute",
+    "tests/core/spool/test_committer.py::test_a_file_that_was_replaced_is_written_again",
+    "tests/core/spool/test_file.py::test_a_directory_that_cannot_be_made_is_reported",
 )
 
 KEEPER = """
@@ -257,6 +257,6 @@ covered(
     P2,
     "an upgrade, and a downgrade, with messages in the outbox",
     "they are delivered; a newer file is refused politely and left as it is",
-    "tests/spool/test_file.py::test_a_file_of_an_older_layout_is_brought_up_to_date",
-    "tests/storage/test_layouts.py::test_a_newer_layout_is_refused_with_its_sentence_and_left_as_it_is",
+    "tests/core/spool/test_file.py::test_a_file_of_an_older_layout_is_brought_up_to_date",
+    "tests/core/storage/test_layouts.py::test_a_newer_layout_is_refused_with_its_sentence_and_left_as_it_is",
 )

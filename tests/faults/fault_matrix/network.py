@@ -10,7 +10,7 @@ import psutil
 from fault_matrix.broker import FIVE, WINDOW
 from fault_matrix.row import NETWORK, P0, P1, Absent, row
 from fault_matrix.stand import Stand, good, greet
-from leadsman.mqtt.send_window import PUBACK_TIMEOUT
+from leadsman.core.mqtt.send_window import PUBACK_TIMEOUT
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.byte_broker import Peer
 from leadsman_rigs.lossy_road import LossyRoad, NoRoad

@@ -23,8 +23,8 @@ TIME_OFF = 1.0
 """Seconds between the time of a reading and what its device says, at most."""
 CODE = f"""
 import json
-from leadsman.mqtt.outbox import Outbox
-from leadsman.spool.file import SpoolFile
+from leadsman.core.mqtt.outbox import Outbox
+from leadsman.core.spool.file import SpoolFile
 from leadsman_rigs.synced_disk import install
 
 disk = install(os.environ["SYNCED"])

@@ -13,9 +13,9 @@ from benchmarks.ear import Ear
 from fault_matrix.canary import CAGE, CANARY, leaks
 from fault_matrix.row import Absent, Figure, Outcome, Row
 from fault_matrix.tally import Tally, taken
+from leadsman.core.wiring.process import EX_SOFTWARE, STOP_DEADLINE
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
-from leadsman.wiring.process import EX_SOFTWARE, STOP_DEADLINE
 from leadsman_rigs.byte_broker import ByteBroker, Gone, Peer
 from leadsman_rigs.processes import Process
 from leadsman_rigs.proxy import Proxy, Way

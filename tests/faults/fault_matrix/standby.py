@@ -10,7 +10,7 @@ import signal
 import time
 
 from paho.mqtt import publish
-from tests.nodes.standby.model import FAULTS, TTL, World, apply
+from tests.extensions.nodes.standby.model import FAULTS, TTL, World, apply
 
 from fault_matrix.row import P1, row
 from fault_matrix.stand import Job, Stand

@@ -25,7 +25,7 @@ Bomb = tuple[str, Callable[[], object]]
 
 def settings() -> Iterator[Bomb]:
     """Settings files."""
-    from leadsman.settings.sources import Where, read_entries
+    from leadsman.core.settings.sources import Where, read_entries
 
     directory = Path(tempfile.mkdtemp())
     fill = 256 * 1024 - 100  # a settings file has at most 256 KiB
@@ -60,7 +60,7 @@ def _aliases(form: str) -> str:
 
 def payloads() -> Iterator[Bomb]:
     """Payloads of commands and requests."""
-    from leadsman.mqtt.answers import MAX_REQUEST_BYTES, decode
+    from leadsman.core.mqtt.answers import MAX_REQUEST_BYTES, decode
 
     for name, payload in {
         "lists in lists": b"[" * MAX_REQUEST_BYTES,

@@ -18,8 +18,8 @@ from pathlib import Path
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+from leadsman.core.text.identifiers import shorten
 from leadsman.testing.mosquitto import free_port
-from leadsman.text.identifiers import shorten
 
 ENVIRONMENT = Path(__file__).parents[3] / ".venv-homeassistant"
 """Where `scripts/home-assistant` puts it."""

@@ -17,8 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, SpoolRow
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import Quota, SpoolRow
 
 QUOTA = Quota(least_free=0)
 _REPORT = struct.Struct(">c3q")

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import NamedTuple, Self, TypeVar
 
+from leadsman.core.loop.clock import Clock, system_clock
 from leadsman.errors import LeaseStoreUnreachable
-from leadsman.loop.clock import Clock, system_clock
-from leadsman.nodes.lease.lease import Lease, Member, Terms, check_keys
-from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
+from leadsman.extensions.nodes.lease.lease import Lease, Member, Terms, check_keys
+from leadsman.extensions.nodes.lease.store import Acquired, ClusterSnapshot
 
 
 class Partition(NamedTuple):

@@ -3,10 +3,10 @@
 import asyncio
 
 from leadsman import Broker
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.message import Message
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.client import connect
+from leadsman.core.mqtt.connection import Connect
+from leadsman.core.mqtt.message import Message
 
 
 class Hooks:

@@ -10,10 +10,10 @@ import sqlite3
 import struct
 from contextlib import closing
 
-from leadsman.runtime.statefile import StateFile
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, SpoolRow
-from leadsman.storage.database import APPLICATION
+from leadsman.core.runtime.statefile import StateFile
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import Quota, SpoolRow
+from leadsman.core.storage.database import APPLICATION
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 

@@ -17,10 +17,10 @@ from unittest import mock
 
 import apsw
 
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import Quota, SpoolRow
+from leadsman.core.storage import database
 from leadsman.errors import SpoolError
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, SpoolRow
-from leadsman.storage import database
 
 SECTOR = 512
 QUOTA = Quota(least_free=0)

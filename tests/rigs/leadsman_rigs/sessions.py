@@ -4,9 +4,9 @@ import asyncio
 import io
 import time
 
-from leadsman.adapters.wires import WIRES
-from leadsman.sessions.mask import Mask
-from leadsman.sessions.recorder import Recorder
+from leadsman.core.adapters.wires import WIRES
+from leadsman.extensions.sessions.mask import Mask
+from leadsman.extensions.sessions.recorder import Recorder
 from leadsman.testing import Harness, MemoryBroker
 from leadsman.testing.loop import START
 

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from leadsman import Received
-from leadsman.mqtt.topics import topic_matches
+from leadsman.core.mqtt.topics import topic_matches
 from leadsman.testing import MemoryBroker
 from leadsman.tools.cli.main import main, parser, run_command
 
@@ -75,7 +75,7 @@ class Stage:
         """The hosts that the command connected to."""
         self.requests = []
         """What was asked, as (topic, request without its transaction)."""
-        monkeypatch.setattr("leadsman.mqtt.client.connect", self._connect)
+        monkeypatch.setattr("leadsman.core.mqtt.client.connect", self._connect)
 
     def broker(self, host=HOST):
         """The broker on a host."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from leadsman.storage import database
+from leadsman.core.storage import database
 from leadsman_rigs.power import MOODS, SECTOR, Database
 
 NAME = "synced"

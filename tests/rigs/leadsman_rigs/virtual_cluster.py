@@ -10,10 +10,10 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self, TypeVar
 
-from leadsman.nodes.cluster.node import ClusterNode
-from leadsman.nodes.cluster.placement import pools_of, shard_of
-from leadsman.nodes.lease.lease import Lease, Member, Terms
-from leadsman.nodes.lease.store import Acquired, ClusterSnapshot
+from leadsman.extensions.nodes.cluster.node import ClusterNode
+from leadsman.extensions.nodes.cluster.placement import pools_of, shard_of
+from leadsman.extensions.nodes.lease.lease import Lease, Member, Terms
+from leadsman.extensions.nodes.lease.store import Acquired, ClusterSnapshot
 from leadsman.testing import VirtualLoop
 from leadsman_rigs.memory_engine import Fault, MemoryEngine, MemoryStore, Pause
 

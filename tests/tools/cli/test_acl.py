@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 
 from leadsman import App, Content, Context, Delivery, Discovery
-from leadsman.mqtt.topics import topic_matches
+from leadsman.core.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.main import main
 from leadsman_rigs.stage import Access, access_of

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.text import escape
+from leadsman.core.text import escape
 from leadsman.tools.cli.screen import cells, clip, pad, wrap
 
 TEXT = st.text(st.sampled_from("ab  ß温e\u0301🌡-") | st.characters(), max_size=150).map(escape)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Context
-from leadsman.introspection.registry import DeviceRegistry, declared
-from leadsman.introspection.retained import RETAINED, Listed, retained_of
-from leadsman.mqtt.topics import Identity, Topics
+from leadsman.core.introspection.registry import DeviceRegistry, declared
+from leadsman.core.introspection.retained import RETAINED, Listed, retained_of
+from leadsman.core.mqtt.topics import Identity, Topics
 from leadsman.tools.cli.commands.clean import left_behind
 
 TOPICS = Topics("house")

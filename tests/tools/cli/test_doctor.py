@@ -31,12 +31,12 @@ def test_findings_are_grouped_wrapped_and_counted(monkeypatch):
 
 STUBBORN = """
 import asyncio, contextlib, sys
-from leadsman.adapters.adapter import Resource
+from leadsman.core.adapters.adapter import Resource
 from leadsman.tools.cli.commands.doctor import examine
 from leadsman.tools.doctor import examination
 from leadsman.tools.doctor.subject import Subject
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.topics import Topics
+from leadsman.core.mqtt.broker import Broker
+from leadsman.core.mqtt.topics import Topics
 
 async def log_in():
     while True:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import Received
-from leadsman.loop.clock import rfc3339
-from leadsman.monitoring.document import StatusWord
-from leadsman.monitoring.health import WELL
+from leadsman.core.loop.clock import rfc3339
+from leadsman.core.monitoring.document import StatusWord
+from leadsman.core.monitoring.health import WELL
 from leadsman.tools.cli import fleet as fleet_module
 from leadsman.tools.cli.fleet import ANSWERED, MAX_APPS, MAX_READING_CHARS, OVERDUE, Fleet, describe_reading
 

@@ -6,7 +6,7 @@ from typing import get_type_hints
 
 import pytest
 
-from leadsman.introspection.document import Introspection
+from leadsman.core.introspection.document import Introspection
 from leadsman.tools.cli.commands import command
 from leadsman.tools.cli.main import main
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadsman.loop.clock import rfc3339
+from leadsman.core.loop.clock import rfc3339
 from leadsman_rigs.examples import examples
 from leadsman_rigs.stage import URL
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import DAMAGED, Quota, SpoolRow
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import DAMAGED, Quota, SpoolRow
 from leadsman.tools.cli.main import main
 
 NOW = 1_800_000_000.0

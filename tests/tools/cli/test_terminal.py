@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from leadsman.loop.clock import rfc3339
-from leadsman.spool.file import SpoolFile
-from leadsman.spool.row import Quota, SpoolRow
+from leadsman.core.loop.clock import rfc3339
+from leadsman.core.spool.file import SpoolFile
+from leadsman.core.spool.row import Quota, SpoolRow
 from leadsman.tools.cli.commands import COMMANDS, doctor
 from leadsman.tools.cli.main import main
 from leadsman.tools.cli.screen import cells

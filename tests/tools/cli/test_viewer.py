@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from leadsman import Broker
-from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.message import Message
+from leadsman.core.mqtt.connection import Connect
+from leadsman.core.mqtt.message import Message
 from leadsman.testing import MemoryBroker
 from leadsman.tools.cli.own_broker import Viewer
 
@@ -31,7 +31,7 @@ def test_what_the_broker_has_is_shown_whichever_version_of_mqtt_it_speaks(monkey
         listening.cancel()
         return message.topic
 
-    monkeypatch.setattr("leadsman.mqtt.client.connect", connect)
+    monkeypatch.setattr("leadsman.core.mqtt.client.connect", connect)
 
     assert asyncio.run(view()) == "house/attic/state"
     assert greetings == ([("5.0", 0)] if answer is None else [("5.0", 0), ("3.1.1", 0)])  # no session outlives it

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import Broker
-from leadsman.adapters.adapter import CalendarSearch, Resource
-from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.topics import Topics
+from leadsman.core.adapters.adapter import CalendarSearch, Resource
+from leadsman.core.mqtt.connection import ConnAck
+from leadsman.core.mqtt.topics import Topics
 from leadsman.tools.doctor.checks import CHECKS, Finding, findings, left_behind, worst
 from leadsman.tools.doctor.facts import (
     Answered,

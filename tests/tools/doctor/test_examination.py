@@ -5,11 +5,11 @@ import contextlib
 from pathlib import Path
 
 from leadsman import Broker
-from leadsman.adapters.adapter import CalendarSearch, Resource
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.onewire import OneWire
+from leadsman.core.adapters.adapter import CalendarSearch, Resource
+from leadsman.core.mqtt.topics import Topics
 from leadsman.errors import ConnectionRefused, PermanentError
-from leadsman.mqtt.topics import Topics
 from leadsman.tools.doctor import examination
 from leadsman.tools.doctor.examination import Examination
 from leadsman.tools.doctor.facts import ConnectFailure
@@ -51,7 +51,7 @@ def test_a_password_that_an_old_broker_refuses_is_the_fault_and_not_its_version(
     async def connect(broker, clock, packet, listener):
         raise ConnectionRefused(0x84 if packet.protocol == "5.0" else 0x86, f"refused, as {packet.protocol}")
 
-    monkeypatch.setattr("leadsman.mqtt.client.connect", connect)
+    monkeypatch.setattr("leadsman.core.mqtt.client.connect", connect)
 
     assert examined(subject()).broker.failure == ConnectFailure("refused", "refused, as 3.1.1", 0x86)
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman import Broker, Received
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.connection_state import V5
+from leadsman.core.mqtt.topics import Topics
 from leadsman.errors import BrokerError, SubscriptionRefused
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.topics import Topics
 from leadsman.testing import VirtualLoop
 from leadsman.tools.doctor import broker
 from leadsman.tools.doctor.broker import MAX_BYTES, MAX_MESSAGES, Visit, Visitor
@@ -73,7 +73,7 @@ def test_the_session_of_a_will_is_ended_although_its_connection_was_not_made_yet
     async def hangs(*arguments):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("leadsman.mqtt.client.connect", hangs)
+    monkeypatch.setattr("leadsman.core.mqtt.client.connect", hangs)
 
     async def cancelled(*arguments):
         async with asyncio.timeout(1):

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Broker, Brokers
-from leadsman.event_bus import EventBus
-from leadsman.events import MessageDropped
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.link import Access, ClientIdentity, Link
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Outbox
-from leadsman.settings.sources import Where
+from leadsman.core.event_bus import EventBus
+from leadsman.core.events import MessageDropped
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.link import Access, ClientIdentity, Link
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.outbox import Outbox
+from leadsman.core.settings.sources import Where
 from leadsman.testing import VirtualLoop
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.tools.simulation import simulator

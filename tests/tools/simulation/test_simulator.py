@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from leadsman import App, CircuitBreaker, Content, Context, Cron, Delivery, OnChange
 from leadsman.adapters.serial import SerialPort
+from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
-from leadsman.settings.sources import Where
 from leadsman.testing import SerialTwin
 from leadsman.tools.simulation import simulator
 from leadsman.tools.simulation.outcome import HELD, MISSED, SKIPPED, figures_of

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, exponential, never
+from leadsman.core.resilience.notation import render
+from leadsman.core.resilience.policy import from_options
 from leadsman.errors import ConfigurationError
-from leadsman.resilience.notation import render
-from leadsman.resilience.policy import from_options
 from leadsman.tools.simulation.variant import ALONE, AS_WRITTEN, USUAL, WORDS, variant_of
 
 BREAKER = CircuitBreaker(7)

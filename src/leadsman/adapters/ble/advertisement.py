@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple, TypeVar
 from pydantic import AfterValidator
 
 from leadsman.adapters.ble.gatt import uuid_of
+from leadsman.core.text import clean
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.text import clean
 
 MAX_DEVICES = 512
 """Devices remembered; in a city thousands pass by."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.backend import AdvertisementListener, att_error
+from leadsman.core.text import describe
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -17,7 +18,6 @@ from leadsman.errors import (
     PermanentError,
     missing,
 )
-from leadsman.text import describe
 
 if TYPE_CHECKING:
     from bleak.args.bluez import BlueZClientArgs, BlueZScannerArgs

@@ -20,10 +20,10 @@ from pydantic import AfterValidator, SecretStr
 from leadsman.adapters.ble import bthome
 from leadsman.adapters.ble.advertisement import Advertisement, check_address
 from leadsman.adapters.ble.bthome import MAX_PERCENT, SHARES
+from leadsman.core.readings.sensor import Sensor
+from leadsman.core.text import clean, log_fields
+from leadsman.core.text.log_lines import left_out_before, others
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, check_found, missing
-from leadsman.readings.sensor import Sensor
-from leadsman.text import clean, log_fields
-from leadsman.text.log_lines import left_out_before, others
 
 if TYPE_CHECKING:
     from bluetooth_sensor_state_data import BluetoothData

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from leadsman.adapters.ble.backend import GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
+from leadsman.core.loop.durations import Duration, human, positive_seconds
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType
-from leadsman.loop.durations import Duration, human, positive_seconds
 
 SUBSCRIBE_TIMEOUT = 5.0
 """Seconds for a subscription."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.adapters.ble.advertisement import decode_packet
 from leadsman.adapters.ble.backend import AdvertisementListener, att_error
+from leadsman.core.text import describe
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -23,7 +24,6 @@ from leadsman.errors import (
     PermanentError,
     missing,
 )
-from leadsman.text import describe
 
 if TYPE_CHECKING:
     from aioesphomeapi.api_pb2 import BluetoothLERawAdvertisementsResponse  # type: ignore[attr-defined]  # generated

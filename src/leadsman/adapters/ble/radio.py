@@ -25,15 +25,15 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
-from leadsman.adapters.adapter import Resource
 from leadsman.adapters.ble.advertisement import MAX_DEVICES, Advertisement, AdvertisementFilter, check_address
 from leadsman.adapters.ble.backend import Backend, GattConnection, Handle, start_scanner
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
-from leadsman.adapters.wires import wire_of
+from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.wires import wire_of
+from leadsman.core.loop.durations import Duration, human, positive_seconds
+from leadsman.core.text import log_fields
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, check_found
-from leadsman.loop.durations import Duration, human, positive_seconds
-from leadsman.text import log_fields
 
 if TYPE_CHECKING:
     from leadsman.adapters.ble.proxy import Proxy
@@ -204,7 +204,7 @@ class BleRadio:
         connect: how long connecting may take.
         timeout: for one read or write.
         silence: the scanner is restarted when nothing was received for this long.
-        retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
+        retry_tokens: see `leadsman.core.adapters.adapter.LimitsRetries`.
 
     Raises:
         InvalidValue, InvalidType: at construction.

@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 
 from leadsman.adapters.ble.advertisement import MAX_DEVICES, MAX_ENTRIES, Advertisement, name_and_services
 from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection, Handle, start_scanner
+from leadsman.core.loop.durations import human
+from leadsman.core.resilience.backoff import ExponentialBackoff
+from leadsman.core.text import describe, log_fields
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, PermanentError
-from leadsman.loop.durations import human
-from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.text import describe, log_fields
 
 START_TIMEOUT = 15.0
 """Seconds for starting one radio: a board on weak Wi-Fi takes some to find, to connect to and to agree on keys with."""

@@ -4,8 +4,8 @@ from datetime import date, tzinfo
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from leadsman.core.text.redaction import Secret
 from leadsman.errors import GarbledData
-from leadsman.text.redaction import Secret
 
 
 class Account(NamedTuple):

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Self, TypeVar, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from leadsman.adapters.adapter import CalendarSearch, Resource, Way
 from leadsman.adapters.caldav.backend import Account, CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.adapters.server import check_url, display_url
-from leadsman.adapters.wires import wire_of
+from leadsman.core.adapters.adapter import CalendarSearch, Resource, Way
+from leadsman.core.adapters.wires import wire_of
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.loop.durations import Duration, positive_seconds
+from leadsman.core.loop.host_zone import host_zone
+from leadsman.core.loop.threads import Worker
+from leadsman.core.text.redaction import SecretValue, secret_or_none
 from leadsman.errors import GarbledData, InvalidValue, PermanentError
-from leadsman.loop.clock import system_clock
-from leadsman.loop.durations import Duration, positive_seconds
-from leadsman.loop.host_zone import host_zone
-from leadsman.loop.threads import Worker
-from leadsman.text.redaction import SecretValue, secret_or_none
 
 MAX_DAYS = 3660
 """Days of a window: ten years."""
@@ -65,7 +65,7 @@ class CalDav:
         zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.
         ca: a file with the certificate of the authority, if it is not a public one.
         timeout: for one reply of the server; a call may take three times as long.
-        retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
+        retry_tokens: see `leadsman.core.adapters.adapter.LimitsRetries`.
 
     Raises:
         InvalidValue, InvalidType: at construction.

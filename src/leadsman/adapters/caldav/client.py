@@ -10,6 +10,12 @@ from urllib.parse import urlsplit
 
 from leadsman.adapters.caldav.backend import Account, CalendarChanges, ReplyTooLarge
 from leadsman.adapters.server import display_url, secret_in
+from leadsman.core.resilience.failure import RetryRequested
+from leadsman.core.resilience.retry_after import MAX_PAUSE_SECONDS
+from leadsman.core.text import clean, describe
+from leadsman.core.text.redaction import Secret
+from leadsman.core.text.suggestion import suggestion
+from leadsman.core.tls import client_context
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -19,12 +25,6 @@ from leadsman.errors import (
     PermanentError,
     missing,
 )
-from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.retry_after import MAX_PAUSE_SECONDS
-from leadsman.text import clean, describe
-from leadsman.text.redaction import Secret
-from leadsman.text.suggestion import suggestion
-from leadsman.tls import client_context
 
 try:
     import niquests

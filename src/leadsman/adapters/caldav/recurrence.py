@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.caldav.rules import MAX_OCCURRENCES, Rule, check_rule
 from leadsman.adapters.caldav.sieve import sift, unfold
+from leadsman.core.text import clean, describe, log_fields, without_secret_lines
 from leadsman.errors import GarbledData, missing
-from leadsman.text import clean, describe, log_fields, without_secret_lines
 
 if TYPE_CHECKING:
     import icalendar

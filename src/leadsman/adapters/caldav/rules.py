@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from leadsman.core.text import clean
 from leadsman.errors import GarbledData
-from leadsman.text import clean
 
 Rule = Mapping[str, Any]
 """The parts of a rule, each a list: ``{"FREQ": ["DAILY"], "COUNT": [3]}``, as icalendar reads it."""

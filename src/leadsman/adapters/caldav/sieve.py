@@ -17,8 +17,8 @@ from typing import NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leadsman.adapters.caldav.rules import MAX_INTERVAL_PERIODS, MAX_RULE_COUNT, check_zone
+from leadsman.core.text import clean
 from leadsman.errors import GarbledData
-from leadsman.text import clean
 
 MAX_OBJECT_LINES = 20_000
 """Lines of one calendar object, which take a second to parse: an object has one event, and the occurrences of it that

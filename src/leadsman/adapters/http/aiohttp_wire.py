@@ -12,6 +12,9 @@ from types import SimpleNamespace
 
 from leadsman.adapters.http.wire import HttpReply, HttpRequest, Login
 from leadsman.adapters.server import origin_of
+from leadsman.core.loop.durations import human
+from leadsman.core.text import clean, describe
+from leadsman.core.tls import client_context
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -21,9 +24,6 @@ from leadsman.errors import (
     PermanentError,
     missing,
 )
-from leadsman.loop.durations import human
-from leadsman.text import clean, describe
-from leadsman.tls import client_context
 
 try:
     import aiohttp

@@ -16,10 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from leadsman.adapters.http.wire import RequestLine
 from leadsman.adapters.server import display_url, is_url, origin_of
+from leadsman.core.resilience.failure import RetryRequested
+from leadsman.core.resilience.retry_after import TRANSIENT, seconds_of
+from leadsman.core.text import clean, count_noun, is_nested_deeper
 from leadsman.errors import DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
-from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.retry_after import TRANSIENT, seconds_of
-from leadsman.text import clean, count_noun, is_nested_deeper
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MAX_REDIRECTS = 5
@@ -333,7 +333,7 @@ def status_error(
     Returns:
         For 408, 425, 429 and 5xx, `RetryRequested` if the server names a pause, else `HttpUnavailable`; `GarbledData`
         for what is no status, and `HttpRefused` for any other. A policy obeys the header at fewer statuses, see
-        `leadsman.resilience.retry_after`.
+        `leadsman.core.resilience.retry_after`.
     """
     reason = _reason(headers, start)
     if status in TRANSIENT or 500 <= status <= 599:

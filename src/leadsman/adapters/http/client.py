@@ -15,7 +15,6 @@ from typing import Any, Literal, Self, TypeVar, get_args, overload
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 from leadsman._version import __version__
-from leadsman.adapters.adapter import Resource
 from leadsman.adapters.http.answer import (
     ACCEPTED,
     REDIRECTS,
@@ -28,7 +27,13 @@ from leadsman.adapters.http.answer import (
 )
 from leadsman.adapters.http.wire import HttpReply, HttpRequest, Login, RequestLine, Wire
 from leadsman.adapters.server import check_url, display_url, is_url, origin_of, secret_in
-from leadsman.adapters.wires import wire_of
+from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.wires import wire_of
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.loop.durations import Duration, human, positive_seconds
+from leadsman.core.resilience.failure import RetryRequested
+from leadsman.core.text import clean, describe
+from leadsman.core.text.redaction import Secret, SecretValue, is_secret_value, reveal, secret_or_none
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -38,11 +43,6 @@ from leadsman.errors import (
     LeadsmanError,
     PermanentError,
 )
-from leadsman.loop.clock import system_clock
-from leadsman.loop.durations import Duration, human, positive_seconds
-from leadsman.resilience.failure import RetryRequested
-from leadsman.text import clean, describe
-from leadsman.text.redaction import Secret, SecretValue, is_secret_value, reveal, secret_or_none
 
 MAX_ANSWER_BYTES = 1024 * 1024
 """Of one answer, unpacked, unless ``most_bytes=`` names another number."""
@@ -100,7 +100,7 @@ class HttpClient:
         most_bytes: of one answer, unpacked; 1 to `MAX_LIMIT_BYTES`.
         most_connections: how many requests are under way at most; others wait. About as many connections are kept
             for the next request.
-        retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
+        retry_tokens: see `leadsman.core.adapters.adapter.LimitsRetries`.
 
     Raises:
         InvalidValue, InvalidType: at construction.

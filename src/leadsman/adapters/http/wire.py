@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from leadsman.adapters.server import display_url
-from leadsman.text.redaction import Secret
+from leadsman.core.text.redaction import Secret
 
 
 class Login(NamedTuple):

@@ -14,6 +14,8 @@ from leadsman.adapters.modbus.pdu import Kind, ModbusRefused, ModbusRequest
 from leadsman.adapters.modbus.plan import MAX_REFUSALS, Plan
 from leadsman.adapters.modbus.table import Register, RegisterValue, Table
 from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
+from leadsman.core.loop.durations import Duration, human, seconds
+from leadsman.core.text import clean, join_words
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -23,8 +25,6 @@ from leadsman.errors import (
     PayloadError,
     PermanentError,
 )
-from leadsman.loop.durations import Duration, human, seconds
-from leadsman.text import clean, join_words
 
 TCP_PORT = 502
 """Of Modbus TCP (Modbus messaging on TCP/IP 1.0b, 3.1.1)."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from leadsman.adapters.serial.checksums import crc16_modbus
 from leadsman.adapters.serial.framing import Behind, Found, whole_behind
+from leadsman.core.value import Value
 from leadsman.errors import InvalidValue
-from leadsman.value import Value
 
 MAX_PDU_BYTES = 253
 """Bytes of a message without its frame (Modbus application protocol 1.1b3, 4.1)."""

@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
 from leadsman.adapters.modbus.pdu import ADDRESSES, BITS, KINDS, MAX_BITS, MAX_REGISTERS, Kind, nouns, unpacked
+from leadsman.core.readings.sensor import Sensor
+from leadsman.core.settings.documents import read_text, toml_document
+from leadsman.core.text import clean, join_words
+from leadsman.core.text.suggestion import suggestion
+from leadsman.core.value import Value
 from leadsman.errors import (
     ConfigurationError,
     InvalidType,
@@ -19,11 +24,6 @@ from leadsman.errors import (
     labelled,
     raise_together,
 )
-from leadsman.readings.sensor import Sensor
-from leadsman.settings.documents import read_text, toml_document
-from leadsman.text import clean, join_words
-from leadsman.text.suggestion import suggestion
-from leadsman.value import Value
 
 RegisterValue = bool | int | float | str | None
 """The value of a register; None where the device has no value for it."""

@@ -11,8 +11,8 @@ the whole one behind it: `SettlesFramer` when the line is quiet, `AnswerFramer` 
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from leadsman.core.value import Value
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.value import Value
 
 MAX_SIZE = 4096
 """The default limit for a message in bytes. A DSMR telegram, the largest common one, is smaller."""

@@ -4,7 +4,7 @@ import re
 
 from leadsman.adapters.serial.checksums import crc16_arc, crc16_kermit, crc16_x25, sum8
 from leadsman.adapters.serial.framing import MAX_SIZE, Behind, Found, size_of, sync
-from leadsman.value import Value
+from leadsman.core.value import Value
 
 _VERSION = re.compile(rb"\n(?:1-3:0\.2\.8|0-0:96\.1\.4)\(")
 """The version of a telegram, which came with the checksum, in DSMR 4 and e-MUCS."""

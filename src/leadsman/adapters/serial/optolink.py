@@ -22,8 +22,8 @@ from typing import Literal
 from leadsman.adapters.serial.checksums import sum8
 from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.adapters.serial.port import PortAdapter, SerialPort, Session
+from leadsman.core.loop.durations import Duration
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidValue, PermanentError, TransientError
-from leadsman.loop.durations import Duration
 
 MAX_DATA_BYTES = 200
 """The most bytes in one read or write."""

@@ -28,9 +28,13 @@ from types import ModuleType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
-from leadsman.adapters.adapter import CANNOT_OPEN, Resource
 from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
-from leadsman.adapters.wires import wire_of
+from leadsman.core.adapters.adapter import CANNOT_OPEN, Resource
+from leadsman.core.adapters.wires import wire_of
+from leadsman.core.loop.durations import Duration, human, positive_seconds
+from leadsman.core.loop.threads import Worker
+from leadsman.core.resilience.turns import SharedLine
+from leadsman.core.text import log_fields
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,
@@ -40,10 +44,6 @@ from leadsman.errors import (
     check_found,
     missing,
 )
-from leadsman.loop.durations import Duration, human, positive_seconds
-from leadsman.loop.threads import Worker
-from leadsman.resilience.turns import SharedLine
-from leadsman.text import log_fields
 
 # One opened port: it collects the received bytes into messages until the device goes away.
 
@@ -553,7 +553,8 @@ class SerialPort:
         retry_tokens: int | None = None,
     ) -> None:
         self.retry_tokens = retry_tokens
-        """The number of retries that its handlers may make together; see `leadsman.adapters.adapter.LimitsRetries`."""
+        """The number of retries that its handlers may make together; see
+        `leadsman.core.adapters.adapter.LimitsRetries`."""
         self.url = check_url(url)
         if isinstance(baudrate, bool) or not isinstance(baudrate, int):
             raise InvalidType(f"baudrate is {baudrate!r}; it must be a number such as 9600")

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from leadsman.adapters.serial.metering import SmlFramer
 from leadsman.adapters.serial.port import PortAdapter, SerialPort
+from leadsman.core.loop.durations import Duration
 from leadsman.errors import GarbledData, InvalidType, check_found, missing
-from leadsman.loop.durations import Duration
 
 
 class SmlValue(NamedTuple):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from leadsman.adapters.serial.checksums import crc16_x25
 from leadsman.adapters.serial.framing import MAX_SIZE, Found, size_of
-from leadsman.value import Value
+from leadsman.core.value import Value
 
 
 class _Stuffed(Value):

@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeVar
 
 from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.gatt import short_uuid
-from leadsman.text import clean, count_noun
-from leadsman.text.identifiers import lowercase_identifier
+from leadsman.core.text import clean, count_noun
+from leadsman.core.text.identifiers import lowercase_identifier
 from leadsman.tools.cli.screen import STEPS, Line, clip, column, cut
 
 MAX_DEVICES = 10_000

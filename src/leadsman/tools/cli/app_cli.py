@@ -13,19 +13,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadsman.app import App
+from leadsman.core.app import App
+from leadsman.core.mqtt.broker import Broker
+from leadsman.core.text import escape
+from leadsman.core.wiring.process import ended_after
 from leadsman.errors import InvalidValue
-from leadsman.mqtt.broker import Broker
-from leadsman.text import escape
 from leadsman.tools.cli.arguments import CODES, OF_AN_APP, Parser, add, ends_after
 from leadsman.tools.cli.commands import command
 from leadsman.tools.cli.commands.run import showing
 from leadsman.tools.cli.main import run_command
 from leadsman.tools.cli.target import load_app
-from leadsman.wiring.process import ended_after
 
 if TYPE_CHECKING:
-    from leadsman.mqtt.connection import Received
+    from leadsman.core.mqtt.connection import Received
 
 
 MODES = {
@@ -49,7 +49,7 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
 
     def main(arguments: Sequence[str] | None = None) -> int:
         if os.getpid() == 1:
-            from leadsman.process_one import leave_process_one
+            from leadsman.core.process_one import leave_process_one
 
             leave_process_one()
         parser = _parser(app)

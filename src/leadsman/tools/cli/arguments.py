@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from leadsman.core.loop.durations import seconds
+from leadsman.core.monitoring.log_format import FORMATS, LEVELS
+from leadsman.core.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
+from leadsman.core.text import escape
+from leadsman.core.text.suggestion import nearest
 from leadsman.errors import InvalidValue, LeadsmanError
-from leadsman.loop.durations import seconds
-from leadsman.monitoring.log_format import FORMATS, LEVELS
-from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
-from leadsman.text import escape
-from leadsman.text.suggestion import nearest
 from leadsman.tools.cli.screen import wrap
 
 T = TypeVar("T")

@@ -4,15 +4,15 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.introspection.situation import span
-from leadsman.mqtt.topics import NODES
-from leadsman.text import count_noun, escape
+from leadsman.core.introspection.situation import span
+from leadsman.core.mqtt.topics import NODES
+from leadsman.core.text import count_noun, escape
 from leadsman.tools.cli.fleet import SEVERITY, STOPPED, AppRow, DeviceRow
 from leadsman.tools.cli.screen import STEPS, Line, cells, clip, column, cut, wrap
 from leadsman.tools.cli.times import localise
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Verdict
+    from leadsman.core.introspection.document import Verdict
 
 _SEVERITY = {status: rank for rank, status in enumerate(SEVERITY)}
 SORTS: Mapping[str, Callable[[DeviceRow], tuple[object, ...]]] = {

@@ -7,10 +7,10 @@ from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
-from leadsman.document import Written
-from leadsman.introspection.situation import span
-from leadsman.loop.clock import rfc3339
-from leadsman.text import clean
+from leadsman.core.document import Written
+from leadsman.core.introspection.situation import span
+from leadsman.core.loop.clock import rfc3339
+from leadsman.core.text import clean
 from leadsman.tools.cli.tables import print_record, table
 from leadsman.tools.cli.times import local, zone
 

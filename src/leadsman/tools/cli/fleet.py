@@ -11,16 +11,16 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from leadsman.introspection.situation import RetainedDocuments, describe_fields, when
-from leadsman.introspection.why import OVERDUE, unanswered, why
-from leadsman.monitoring.health import WELL
-from leadsman.mqtt.answers import Json, object_in
-from leadsman.mqtt.connection import Received
-from leadsman.nodes.brief import counts_text
-from leadsman.text import clean
+from leadsman.core.introspection.situation import RetainedDocuments, describe_fields, when
+from leadsman.core.introspection.why import OVERDUE, unanswered, why
+from leadsman.core.monitoring.health import WELL
+from leadsman.core.mqtt.answers import Json, object_in
+from leadsman.core.mqtt.connection import Received
+from leadsman.core.text import clean
+from leadsman.extensions.nodes.brief import counts_text
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, Verdict
+    from leadsman.core.introspection.document import Introspection, Verdict
 
 ANSWERED = 15.0
 """Seconds for which the answer of an app is newer than its heartbeat, if it is asked every few seconds."""

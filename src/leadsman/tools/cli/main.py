@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from leadsman._version import __version__
+from leadsman.core.loop.output import tell
+from leadsman.core.monitoring.log_format import abandon_unwritable_streams
+from leadsman.core.text import escape, without_secret_lines
+from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.loop.output import tell
-from leadsman.monitoring.log_format import abandon_unwritable_streams
-from leadsman.text import escape, without_secret_lines
-from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add
 from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
 

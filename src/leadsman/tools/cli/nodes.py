@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.introspection.situation import when
-from leadsman.mqtt.answers import Json, object_in
-from leadsman.mqtt.connection import Received
-from leadsman.nodes.brief import LIFE
+from leadsman.core.introspection.situation import when
+from leadsman.core.mqtt.answers import Json, object_in
+from leadsman.core.mqtt.connection import Received
+from leadsman.extensions.nodes.brief import LIFE
 
 if TYPE_CHECKING:
-    from leadsman.nodes.document import Lacking, NodeDocument
+    from leadsman.extensions.nodes.document import Lacking, NodeDocument
 
 OFFLINE, SILENT, LOST = "offline", "silent", "lost"
 """States besides those that a node publishes: its status is offline; its document is three TTL old; the
@@ -114,7 +114,9 @@ def _shown(node: str, payload: bytes, status: Mapping[str, Json] | None, now: fl
     """None if there is neither a document nor a status."""
     document = None
     if payload:
-        from leadsman.nodes.document import read_document  # only where nodes share an app: it imports pydantic
+        from leadsman.extensions.nodes.document import (
+            read_document,
+        )  # only where nodes share an app: it imports pydantic
 
         document = read_document(node, payload)
     gone = status is not None and status.get("state") == "offline"

@@ -6,15 +6,15 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 
+from leadsman.core.loop.clock import system_clock
+from leadsman.core.mqtt.broker import Broker
+from leadsman.core.mqtt.client import connect
+from leadsman.core.mqtt.connection import Connect, Connection, ConnectionListener, Received
+from leadsman.core.mqtt.side_connection import SideConnection
+from leadsman.core.wiring.process import ended_by_sigterm
 from leadsman.errors import BrokerError
-from leadsman.loop.clock import system_clock
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
-from leadsman.mqtt.side_connection import SideConnection
 from leadsman.testing.embedded import embedded_broker
 from leadsman.testing.mosquitto import Mosquitto, executable
-from leadsman.wiring.process import ended_by_sigterm
 
 RECONNECT = 0.2
 """Seconds between two attempts to connect."""
@@ -76,9 +76,9 @@ class Viewer(SideConnection):
             await asyncio.sleep(RECONNECT)
 
     async def connect_next(self, packet: Connect, listener: ConnectionListener) -> Connection:
-        """Make the connection of the app; see `leadsman.mqtt.connection.Connector`. It is made after this subscriber
-        has subscribed, which therefore misses nothing of what the outbox delivers after an outage. Where this
-        subscriber found no broker, neither does the app."""
+        """Make the connection of the app; see `leadsman.core.mqtt.connection.Connector`. It is made after this
+        subscriber has subscribed, which therefore misses nothing of what the outbox delivers after an outage. Where
+        this subscriber found no broker, neither does the app."""
         await self._tried.wait()
         if self.failure is not None:
             raise self.failure.with_traceback(None)

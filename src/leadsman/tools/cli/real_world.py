@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from leadsman.core.loop.user_code import innermost
+from leadsman.core.text import clean
 from leadsman.errors import PermanentError
-from leadsman.loop.user_code import innermost
-from leadsman.text import clean
 
 _NETWORK = {
     "socket.connect": "connects to {1}",

@@ -16,23 +16,23 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from leadsman.core.introspection.pages import merge
+from leadsman.core.mqtt.answers import object_in
+from leadsman.core.mqtt.broker import Broker, Brokers, brokers_of
+from leadsman.core.mqtt.connection import Received
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.side_connection import SideConnection
+from leadsman.core.mqtt.topics import Topics, check_name
+from leadsman.core.settings.load import load_broker
+from leadsman.core.text import clean, count_noun
+from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError, RequestDenied, SubscriptionRefused
-from leadsman.introspection.pages import merge
-from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.broker import Broker, Brokers, brokers_of
-from leadsman.mqtt.connection import Received
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.side_connection import SideConnection
-from leadsman.mqtt.topics import Topics, check_name
-from leadsman.settings.load import load_broker
-from leadsman.text import clean, count_noun
-from leadsman.text.suggestion import suggestion
 from leadsman.tools.cli.arguments import UsageError
 from leadsman.tools.cli.nodes import apps
 from leadsman.tools.cli.target import load_app, sources_of
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Answer, Introspection, Request
+    from leadsman.core.introspection.document import Answer, Introspection, Request
 
 _T = TypeVar("_T")
 NO_SUBSCRIBERS = 0x10
@@ -358,7 +358,7 @@ def any_version() -> Iterator[None]:
     except (LeadsmanError, UnicodeError):
         raise
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        from leadsman.introspection.why import odd  # only an odd answer needs it
+        from leadsman.core.introspection.why import odd  # only an odd answer needs it
 
         text = "the app answers in a form that this version of leadsman does not know"
         raise LeadsmanError(f"{text}: {odd(error)}; use the version of the app here, or update the app") from error

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-from leadsman.text import escape
+from leadsman.core.text import escape
 
 _TOKENS = re.compile(" +|[^ ]+")
 _SIGNS = "/-,;=&?"

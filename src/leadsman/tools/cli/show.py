@@ -8,13 +8,13 @@ import time
 from collections.abc import Mapping
 from typing import Self
 
-from leadsman.events import AttemptFailed, PollFailed
-from leadsman.introspection.watching import small_fields
-from leadsman.loop.clock import rfc3339
-from leadsman.loop.durations import human
-from leadsman.monitoring.bugs import placed
-from leadsman.readings.reading import JsonValue, Reading
-from leadsman.text import count_noun, escape
+from leadsman.core.events import AttemptFailed, PollFailed
+from leadsman.core.introspection.watching import small_fields
+from leadsman.core.loop.clock import rfc3339
+from leadsman.core.loop.durations import human
+from leadsman.core.monitoring.bugs import placed
+from leadsman.core.readings.reading import JsonValue, Reading
+from leadsman.core.text import count_noun, escape
 from leadsman.tools.cli.screen import Line, text_of
 from leadsman.tools.cli.times import local
 

@@ -7,8 +7,8 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from leadsman.monitoring.log_format import wants_colour
-from leadsman.text import escape
+from leadsman.core.monitoring.log_format import wants_colour
+from leadsman.core.text import escape
 from leadsman.tools.cli.screen import STATUSES, cells, clip, pad, wrap
 
 _ODD = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

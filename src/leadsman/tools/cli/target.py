@@ -11,15 +11,15 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from leadsman.app import App
+from leadsman.core.app import App
+from leadsman.core.loop.user_code import frame_of
+from leadsman.core.settings.sections import IDENTITY_KEYS
+from leadsman.core.settings.sources import Where
+from leadsman.core.text import clean, describe
+from leadsman.core.text.suggestion import nearest, suggestion
+from leadsman.core.wiring.process import only_looked_at
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.loop.user_code import frame_of
-from leadsman.settings.sections import IDENTITY_KEYS
-from leadsman.settings.sources import Where
-from leadsman.text import clean, describe
-from leadsman.text.suggestion import nearest, suggestion
 from leadsman.tools.cli.arguments import UsageError
-from leadsman.wiring.process import only_looked_at
 
 _PACKAGE = __name__.partition(".")[0]
 _SETTINGS = {

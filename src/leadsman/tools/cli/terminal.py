@@ -14,8 +14,8 @@ import tty
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Self, TextIO
 
-from leadsman.monitoring.log_format import wants_colour
-from leadsman.text import clean
+from leadsman.core.monitoring.log_format import wants_colour
+from leadsman.core.text import clean
 from leadsman.tools.cli.screen import Line, text_of
 
 FRAME = 0.25

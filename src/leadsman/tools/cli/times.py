@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from leadsman.text import clean
+from leadsman.core.text import clean
 
 _UTC = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
 """A time as the evidence of a verdict has it."""

@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel
 
 from leadsman.adapters.serial.port import SerialPort
-from leadsman.app import App
+from leadsman.core.app import App
+from leadsman.core.readings.filters import Round
+from leadsman.core.readings.publish import Every, OnChange
+from leadsman.core.readings.sensor import Sensor
+from leadsman.core.readings.windows import Mean, Minimum
+from leadsman.core.resilience.backoff import ExponentialBackoff
+from leadsman.core.resilience.breaker import CircuitBreaker
 from leadsman.errors import GarbledData, missing
-from leadsman.readings.filters import Round
-from leadsman.readings.publish import Every, OnChange
-from leadsman.readings.sensor import Sensor
-from leadsman.readings.windows import Mean, Minimum
-from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.breaker import CircuitBreaker
 
 try:
     import psutil

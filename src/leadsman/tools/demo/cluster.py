@@ -13,11 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
 
+from leadsman.core.mqtt.broker import Broker
+from leadsman.core.mqtt.connection import Received
+from leadsman.core.text import count_noun
 from leadsman.errors import LeadsmanError
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Received
 from leadsman.testing.mosquitto import free_port
-from leadsman.text import count_noun
 from leadsman.tools.cli.own_broker import Viewer, demo_broker
 from leadsman.tools.demo.cluster_app import INTERVAL, METERS, NODE, PREFIX
 from leadsman.tools.demo.demo import print_text

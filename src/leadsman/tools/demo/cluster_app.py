@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
-from leadsman.app import App
+from leadsman.core.app import App
 
 PREFIX = "leadsman-cluster-demo"
 METERS = 60

@@ -14,16 +14,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from leadsman.core.loop.durations import human
+from leadsman.core.mqtt.answers import Json
+from leadsman.core.mqtt.broker import Broker
+from leadsman.core.mqtt.connection import Received
+from leadsman.core.mqtt.side_connection import SideConnection
+from leadsman.core.settings.sections import DISCOVERY_PREFIX
+from leadsman.core.settings.sources import Where
+from leadsman.core.text import count_noun
+from leadsman.core.wiring.process import run as run_process
 from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.loop.durations import human
-from leadsman.mqtt.answers import Json
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Received
-from leadsman.mqtt.side_connection import SideConnection
-from leadsman.settings.sections import DISCOVERY_PREFIX
-from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import free_port
-from leadsman.text import count_noun
 from leadsman.tools.cli.commands.watch import FleetWatcher
 from leadsman.tools.cli.fleet import describe_reading
 from leadsman.tools.cli.own_broker import Viewer, demo_broker, watching
@@ -31,7 +32,6 @@ from leadsman.tools.cli.tables import fill
 from leadsman.tools.cli.terminal import stderr_to
 from leadsman.tools.demo.app import PREFIX, SETTINGS, demo_app
 from leadsman.tools.demo.faults import Faults, Meter
-from leadsman.wiring.process import run as run_process
 
 ASK_EVERY = 0.5
 """Seconds between two questions."""

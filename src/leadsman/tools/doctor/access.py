@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.introspection.registry import keeps_others
-from leadsman.mqtt.topics import Topics
-from leadsman.nodes.failure_state import filters_of
-from leadsman.wiring.plan import Plan
+from leadsman.core.introspection.registry import keeps_others
+from leadsman.core.mqtt.topics import Topics
+from leadsman.core.wiring.plan import Plan
+from leadsman.extensions.nodes.failure_state import filters_of
 
 if TYPE_CHECKING:
-    from leadsman.discovery.homeassistant import HomeAssistant
-    from leadsman.discovery.registered import DescribedDevices
+    from leadsman.extensions.discovery.homeassistant import HomeAssistant
+    from leadsman.extensions.discovery.registered import DescribedDevices
 
 
 class AccessList(NamedTuple):
@@ -106,7 +106,7 @@ def hidden_values_of(plan: Plan) -> str | None:
     """A text on devices whose values discovery does not show; None if there are none, or discovery is off."""
     if plan.sections.discovery is None:
         return None
-    from leadsman.parts.discovery import hidden_values, registered_of
+    from leadsman.extensions.discovery.part import hidden_values, registered_of
 
     return hidden_values(registered_of(plan), plan.sections.discovery)
 
@@ -121,7 +121,7 @@ def _described(plan: Plan) -> "tuple[DescribedDevices, HomeAssistant] | None":
     """The devices that are described to others, and what does so; None if discovery is off."""
     if plan.sections.discovery is None:
         return None
-    from leadsman.parts.discovery import convention_of, registered_of
+    from leadsman.extensions.discovery.part import convention_of, registered_of
 
     registered = registered_of(plan)
     return registered, convention_of(plan, plan.sections.discovery, registered)

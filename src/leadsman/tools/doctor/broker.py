@@ -18,6 +18,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from leadsman.core.introspection.retained import Listed
+from leadsman.core.loop.clock import Clock, system_clock
+from leadsman.core.mqtt.answers import Json, object_in
+from leadsman.core.mqtt.broker import Broker
+from leadsman.core.mqtt.connection import SESSION_EXPIRY, Connect, Received
+from leadsman.core.mqtt.connection_state import V5
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.side_connection import NoAnswer, SideConnection
+from leadsman.core.mqtt.topics import DOCTOR
+from leadsman.core.text import describe
 from leadsman.errors import (
     BrokerError,
     ConnackMissing,
@@ -26,16 +36,6 @@ from leadsman.errors import (
     SubscriptionRefused,
     TlsRefused,
 )
-from leadsman.introspection.retained import Listed
-from leadsman.loop.clock import Clock, system_clock
-from leadsman.mqtt.answers import Json, object_in
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import SESSION_EXPIRY, Connect, Received
-from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.side_connection import NoAnswer, SideConnection
-from leadsman.mqtt.topics import DOCTOR
-from leadsman.text import describe
 from leadsman.tools.doctor.facts import (
     Answered,
     BrokerFacts,

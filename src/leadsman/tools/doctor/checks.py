@@ -5,15 +5,15 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from leadsman.adapters.adapter import ResourceKind
-from leadsman.introspection.kept_reading import compare
-from leadsman.loop.clock import rfc3339
-from leadsman.monitoring.health import WELL
-from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.connection_state import CREDENTIALS, V5
-from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
-from leadsman.mqtt.topic_faults import advise
-from leadsman.text import clean, count_noun
+from leadsman.core.adapters.adapter import ResourceKind
+from leadsman.core.introspection.kept_reading import compare
+from leadsman.core.loop.clock import rfc3339
+from leadsman.core.monitoring.health import WELL
+from leadsman.core.mqtt.answers import object_in
+from leadsman.core.mqtt.connection_state import CREDENTIALS, V5
+from leadsman.core.mqtt.diagnosis import NOT_AUTHORIZED
+from leadsman.core.mqtt.topic_faults import advise
+from leadsman.core.text import clean, count_noun
 from leadsman.tools.doctor.facts import (
     Answered,
     BluetoothFacts,
@@ -79,7 +79,7 @@ def worst(findings: Iterable[Finding]) -> Verdict:
 MIN_IN_FLIGHT = 10
 """Messages in flight. With fewer, the road to the broker limits how many readings arrive."""
 _DEVICE, _REST = 60, 300
-"""Bytes of a heartbeat: a device, and the rest; see `leadsman.monitoring.heartbeat`."""
+"""Bytes of a heartbeat: a device, and the rest; see `leadsman.core.monitoring.heartbeat`."""
 MIN_WILL_SHARE = 0.4
 """The part of a will delay that must have passed: brokers round, and one that counts whole seconds makes 1 s of 2."""
 RUN_AGAIN = "run the doctor again; if this remains, check the broker's log"

@@ -18,13 +18,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from leadsman._version import __version__
-from leadsman.adapters.adapter import CalendarSearch, Resource, ResourceKind
 from leadsman.adapters.serial.port import BY_ID, stable_name
+from leadsman.core.adapters.adapter import CalendarSearch, Resource, ResourceKind
+from leadsman.core.loop.durations import human
+from leadsman.core.loop.host_zone import host_zone
+from leadsman.core.mqtt.transport import in_thread
+from leadsman.core.text import clean, describe
 from leadsman.errors import InvalidValue, LeadsmanError
-from leadsman.loop.durations import human
-from leadsman.loop.host_zone import host_zone
-from leadsman.mqtt.transport import in_thread
-from leadsman.text import clean, describe
 from leadsman.tools.doctor.broker import BrokerExamination, ReportProgress
 from leadsman.tools.doctor.facts import (
     BluetoothFacts,

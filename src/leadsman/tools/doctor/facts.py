@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from leadsman.adapters.adapter import CalendarSearch, Resource
-from leadsman.mqtt.connection import ConnAck
+from leadsman.core.adapters.adapter import CalendarSearch, Resource
+from leadsman.core.mqtt.connection import ConnAck
 from leadsman.tools.doctor.subject import Subject
 
 
@@ -67,7 +67,7 @@ class Will(NamedTuple):
 
 
 class TopicFault(NamedTuple):
-    """What the app says is wrong with one topic; see `leadsman.monitoring.document.TopicFault`."""
+    """What the app says is wrong with one topic; see `leadsman.core.monitoring.document.TopicFault`."""
 
     kind: str
     text: str

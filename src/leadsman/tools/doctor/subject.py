@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.adapters.adapter import Resource
-from leadsman.adapters.managed import check_installed
-from leadsman.discovery.fields import fields_of
+from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.managed import check_installed
+from leadsman.core.introspection.schema import read_schema
+from leadsman.core.mqtt.broker import Broker, Brokers
+from leadsman.core.mqtt.topics import DOCTOR, Topics
+from leadsman.core.registration.injection import ContextDependency
+from leadsman.core.registration.result import FIELD
+from leadsman.core.registration.source import Source
+from leadsman.core.registration.telemetry import Telemetry
+from leadsman.core.text import without_secret_lines
+from leadsman.core.wiring.plan import Plan
 from leadsman.errors import NotInstalled
-from leadsman.introspection.schema import read_schema
-from leadsman.mqtt.broker import Broker, Brokers
-from leadsman.mqtt.topics import DOCTOR, Topics
-from leadsman.registration.injection import ContextDependency
-from leadsman.registration.result import FIELD
-from leadsman.registration.source import Source
-from leadsman.registration.telemetry import Telemetry
-from leadsman.text import without_secret_lines
+from leadsman.extensions.discovery.fields import fields_of
 from leadsman.tools.doctor.access import described_by, elsewhere
-from leadsman.wiring.plan import Plan
 
 _PROBES = {"set": "set", "get": "get", "operator": f"{DOCTOR}/set"}
 """The words below the device of the doctor that arrive where these requests arrive."""

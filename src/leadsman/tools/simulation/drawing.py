@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from leadsman.loop.durations import human
+from leadsman.core.loop.durations import human
 from leadsman.tools.simulation.outcome import DeviceDay, PolicyDay, Stage, title_of
 from leadsman.tools.simulation.scenario import BROKER, merge_spans
 

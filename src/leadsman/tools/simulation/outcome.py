@@ -10,8 +10,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from leadsman.loop.durations import human
-from leadsman.text import count_noun
+from leadsman.core.loop.durations import human
+from leadsman.core.text import count_noun
 from leadsman.tools.simulation.scenario import FaultPlan
 
 FAILED, SKIPPED, MISSED, DEFERRED, HELD = "failed", "circuit open", "missed", "deferred", "held"

@@ -19,12 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, get_type_hints
 
-from leadsman.adapters.adapter import DeclaresTransientErrors, LimitsRetries
-from leadsman.adapters.managed import ManagedAdapter
-from leadsman.app import App
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidValue, LeadsmanError
-from leadsman.event_bus import Phase
-from leadsman.events import (
+from leadsman.core.adapters.adapter import DeclaresTransientErrors, LimitsRetries
+from leadsman.core.adapters.managed import ManagedAdapter
+from leadsman.core.app import App
+from leadsman.core.event_bus import Phase
+from leadsman.core.events import (
     AttemptFailed,
     CircuitMoved,
     DeviceHeld,
@@ -36,27 +35,31 @@ from leadsman.events import (
     PollSkipped,
     ReadingTaken,
 )
-from leadsman.introspection.registrations import policy_text
-from leadsman.loop.schedule import Cron, zone_of
-from leadsman.loop.tasks import in_the_next_turn
-from leadsman.loop.user_code import place_of
-from leadsman.mqtt.link import Access, Link
-from leadsman.mqtt.message import Message
-from leadsman.registration.annotation import result_of
-from leadsman.registration.injection import Handler
-from leadsman.registration.setup import Setup
-from leadsman.registration.telemetry import Telemetry
-from leadsman.resilience.backoff import Draw
-from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import Policy, State, Verdict
-from leadsman.runtime.handler_calls import MAX_THREADS
-from leadsman.runtime.thread_pool import ThreadPool
-from leadsman.settings.sources import Where
+from leadsman.core.introspection.registrations import policy_text
+from leadsman.core.loop.schedule import Cron, zone_of
+from leadsman.core.loop.tasks import in_the_next_turn
+from leadsman.core.loop.user_code import place_of
+from leadsman.core.mqtt.link import Access, Link
+from leadsman.core.mqtt.message import Message
+from leadsman.core.registration.annotation import result_of
+from leadsman.core.registration.injection import Handler
+from leadsman.core.registration.setup import Setup
+from leadsman.core.registration.telemetry import Telemetry
+from leadsman.core.resilience.backoff import Draw
+from leadsman.core.resilience.failure import Failure
+from leadsman.core.resilience.policy import Policy, State, Verdict
+from leadsman.core.runtime.handler_calls import MAX_THREADS
+from leadsman.core.runtime.thread_pool import ThreadPool
+from leadsman.core.settings.sources import Where
+from leadsman.core.text import explain
+from leadsman.core.text.suggestion import suggestion
+from leadsman.core.wiring.build import PARTS, build
+from leadsman.core.wiring.plan import plan_of as wiring_plan_of
+from leadsman.core.wiring.run import run, stop
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidValue, LeadsmanError
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.harness import own_context
 from leadsman.testing.loop import VirtualLoop
-from leadsman.text import explain
-from leadsman.text.suggestion import suggestion
 from leadsman.tools.simulation.outcome import (
     DEFERRED,
     FAILED,
@@ -71,9 +74,6 @@ from leadsman.tools.simulation.outcome import (
 )
 from leadsman.tools.simulation.scenario import BROKER, Chance, PlannedFault, Scenario, merge_spans, plan_of
 from leadsman.tools.simulation.variant import Variant
-from leadsman.wiring.build import PARTS, build
-from leadsman.wiring.plan import plan_of as wiring_plan_of
-from leadsman.wiring.run import run, stop
 
 BLOCKED = 1.0
 """Real seconds. A call in which no virtual time passes, and which takes longer, has blocked the simulation."""

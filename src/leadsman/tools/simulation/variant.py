@@ -7,14 +7,14 @@ A variant replaces what it mentions of the options of each device, and keeps the
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from leadsman.core.registration.device_settings import OPTIONS
+from leadsman.core.registration.telemetry import RETRYING, Telemetry, TelemetryOptions, with_options
+from leadsman.core.resilience.catalogue import Catalogue
+from leadsman.core.resilience.notation import policy_of
+from leadsman.core.settings.sections import is_off
+from leadsman.core.text import clean
+from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.registration.device_settings import OPTIONS
-from leadsman.registration.telemetry import RETRYING, Telemetry, TelemetryOptions, with_options
-from leadsman.resilience.catalogue import Catalogue
-from leadsman.resilience.notation import policy_of
-from leadsman.settings.sections import is_off
-from leadsman.text import clean
-from leadsman.text.suggestion import suggestion
 from leadsman.tools.simulation.outcome import WRITTEN
 
 WORDS = ("retry", "budget", "within", "overrun", "circuit_breaker", "recovery", "policy")

@@ -4,8 +4,8 @@ import argparse
 import json
 import os
 
+from leadsman.core.mqtt.topics import DOCTOR
 from leadsman.errors import InvalidValue
-from leadsman.mqtt.topics import DOCTOR
 from leadsman.tools.cli.arguments import DISCOVERY, IDENTITY, TARGET, Subcommand, argument
 from leadsman.tools.cli.target import load_app
 from leadsman.tools.doctor.access import AccessList, access_of

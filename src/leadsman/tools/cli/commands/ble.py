@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from leadsman.adapters.ble import BleRadio, recognise
 from leadsman.adapters.ble.decoders import load
+from leadsman.core.text import count_noun, escape
 from leadsman.errors import LeadsmanError, NotInstalled
-from leadsman.text import count_noun, escape
 from leadsman.tools.cli.advertisers import MORE, Advertiser, Advertisers, AirView, line_of, screen
 from leadsman.tools.cli.arguments import Subcommand, argument, ends_after, switch
 from leadsman.tools.cli.screen import Line

@@ -3,20 +3,20 @@
 import argparse
 import os
 
-from leadsman.app import App
+from leadsman.core.app import App
+from leadsman.core.mqtt.broker import check_files
+from leadsman.core.mqtt.connection_state import V311
+from leadsman.core.mqtt.topics import SURE_CLIENT_ID
+from leadsman.core.settings.rows import shown
+from leadsman.core.text import describe
+from leadsman.core.wiring.outside import check_installed
+from leadsman.core.wiring.plan import NoHome
 from leadsman.errors import InvalidValue
-from leadsman.mqtt.broker import check_files
-from leadsman.mqtt.connection_state import V311
-from leadsman.mqtt.topics import SURE_CLIENT_ID
-from leadsman.settings.rows import shown
-from leadsman.text import describe
 from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
 from leadsman.tools.cli.commands.inspect import registrations, show, show_plans
 from leadsman.tools.cli.commands.run import app_to_run
 from leadsman.tools.cli.tables import print_text, table
 from leadsman.tools.doctor.access import hidden_values_of
-from leadsman.wiring.outside import check_installed
-from leadsman.wiring.plan import NoHome
 
 
 def run(options: argparse.Namespace) -> None:

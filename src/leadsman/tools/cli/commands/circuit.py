@@ -2,7 +2,7 @@
 
 import argparse
 
-from leadsman.text import clean
+from leadsman.core.text import clean
 from leadsman.tools.cli.arguments import OF_LIVE, SOME_DEVICES, Subcommand, argument
 from leadsman.tools.cli.remote import order
 from leadsman.tools.cli.tables import print_text

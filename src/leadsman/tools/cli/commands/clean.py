@@ -9,19 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from leadsman.core.introspection.registry import DeviceRegistry, declared
+from leadsman.core.introspection.retained import APP, FORGETTING, Listed, compare, ours, retained_of
+from leadsman.core.mqtt.answers import object_in
+from leadsman.core.mqtt.broker import Broker, Brokers
+from leadsman.core.mqtt.diagnosis import NOT_AUTHORIZED
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.side_connection import SideConnection
+from leadsman.core.mqtt.topic_faults import advise
+from leadsman.core.mqtt.topics import Topics
+from leadsman.core.text import clean as cleaned
+from leadsman.core.text import count_noun
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
-from leadsman.introspection.registry import DeviceRegistry, declared
-from leadsman.introspection.retained import APP, FORGETTING, Listed, compare, ours, retained_of
-from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.broker import Broker, Brokers
-from leadsman.mqtt.diagnosis import NOT_AUTHORIZED
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.side_connection import SideConnection
-from leadsman.mqtt.topic_faults import advise
-from leadsman.mqtt.topics import Topics
-from leadsman.nodes.failure_state import WORD
-from leadsman.text import clean as cleaned
-from leadsman.text import count_noun
+from leadsman.extensions.nodes.failure_state import WORD
 from leadsman.tools.cli.arguments import (
     DISCOVERY,
     MAYBE_TARGET,

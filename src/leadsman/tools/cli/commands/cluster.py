@@ -5,12 +5,12 @@ import argparse
 import asyncio
 import time
 
+from leadsman.core.mqtt.broker import Brokers
+from leadsman.core.mqtt.topics import check_prefix
+from leadsman.core.text import clean, count_noun, escape
+from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
-from leadsman.mqtt.broker import Brokers
-from leadsman.mqtt.topics import check_prefix
-from leadsman.nodes.document import Lacking
-from leadsman.text import clean, count_noun, escape
-from leadsman.text.suggestion import suggestion
+from leadsman.extensions.nodes.document import Lacking
 from leadsman.tools.cli.arguments import (
     APP,
     PREFIX,

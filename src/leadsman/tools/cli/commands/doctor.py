@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from leadsman.text import clean, count_noun
+from leadsman.core.text import clean, count_noun
 from leadsman.tools.cli.arguments import (
     CHECK_FAILED,
     MAYBE_TARGET,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from leadsman.ledger.ledger import READ
-from leadsman.ledger.saved import KEPT_SECONDS
-from leadsman.loop.durations import human
-from leadsman.text import clean, count_noun
+from leadsman.core.loop.durations import human
+from leadsman.core.text import clean, count_noun
+from leadsman.extensions.ledger.ledger import READ
+from leadsman.extensions.ledger.saved import KEPT_SECONDS
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, UsageError, argument, duration
 from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
@@ -17,8 +17,8 @@ from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.times import clock, local, zone
 
 if TYPE_CHECKING:
-    from leadsman.ledger.document import DeviceLedger, LedgerGap
-    from leadsman.ledger.ledger import Disposition
+    from leadsman.extensions.ledger.document import DeviceLedger, LedgerGap
+    from leadsman.extensions.ledger.ledger import Disposition
 
 MAX_SHOWN = 100
 """Gaps that a person reads; a program gets all."""

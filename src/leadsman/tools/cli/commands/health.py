@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from leadsman.monitoring.health_file import probe
+from leadsman.core.monitoring.health_file import probe
 from leadsman.tools.cli.arguments import Subcommand, argument
 from leadsman.tools.cli.tables import fill
 

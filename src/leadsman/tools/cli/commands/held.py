@@ -3,14 +3,14 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from leadsman.text import clean
+from leadsman.core.text import clean
 from leadsman.tools.cli.arguments import LIVE, SOME_HELD, Subcommand
 from leadsman.tools.cli.remote import any_version, ask, processes, running_app
 from leadsman.tools.cli.tables import table
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, Request
+    from leadsman.core.introspection.document import Introspection, Request
 
 
 def run(options: argparse.Namespace) -> int:

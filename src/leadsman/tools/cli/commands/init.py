@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
+from leadsman.core.mqtt.topics import check_name
+from leadsman.core.settings.sources import variable_prefix
 from leadsman.errors import InvalidValue, LeadsmanError
-from leadsman.mqtt.topics import check_name
-from leadsman.settings.sources import variable_prefix
 from leadsman.tools.cli.arguments import Subcommand, argument, switch
 from leadsman.tools.cli.tables import print_text
 

@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 from leadsman._version import UNVERSIONED
-from leadsman.app import App
-from leadsman.document import EpochTime, Seconds
+from leadsman.core.app import App
+from leadsman.core.document import EpochTime, Seconds
+from leadsman.core.introspection.registrations import describe_registration
+from leadsman.core.introspection.registry import app_section, declared
+from leadsman.core.introspection.requests import ON_REQUEST, SECTIONS, understood
+from leadsman.core.introspection.situation import value
+from leadsman.core.loop.durations import human
+from leadsman.core.loop.schedule import zone_of
+from leadsman.core.registration.injection import name_of
+from leadsman.core.registration.telemetry import THROTTLE
+from leadsman.core.text import clean, count_noun
 from leadsman.errors import LeadsmanError
-from leadsman.introspection.registrations import describe_registration
-from leadsman.introspection.registry import app_section, declared
-from leadsman.introspection.requests import ON_REQUEST, SECTIONS, understood
-from leadsman.introspection.situation import value
-from leadsman.loop.durations import human
-from leadsman.loop.schedule import zone_of
-from leadsman.registration.injection import name_of
-from leadsman.registration.telemetry import THROTTLE
-from leadsman.text import clean, count_noun
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, argument, switch
 from leadsman.tools.cli.commands import gaps
 from leadsman.tools.cli.commands.trace import print_rows
@@ -29,7 +29,7 @@ from leadsman.tools.cli.target import load_app
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import AdapterSection, DeviceSection, Introspection, Registered, Runtime
+    from leadsman.core.introspection.document import AdapterSection, DeviceSection, Introspection, Registered, Runtime
 
 
 def run(options: argparse.Namespace) -> None:
@@ -87,7 +87,14 @@ def show(document: "Introspection", *, as_json: bool, whole: bool = False) -> No
     if as_json:
         print(json_text(document, indent=2))
         return
-    from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, MqttSection, Registered, Runtime
+    from leadsman.core.introspection.document import (
+        AdapterSection,
+        AppSection,
+        FieldTerms,
+        MqttSection,
+        Registered,
+        Runtime,
+    )
 
     if "app" in document:
         about = document["app"]

@@ -5,10 +5,10 @@ import base64
 import os
 from pathlib import Path
 
-from leadsman.loop.clock import rfc3339
-from leadsman.spool.file import NAME, Contents, contents
-from leadsman.spool.row import DeadLetter
-from leadsman.text import clean, count_noun
+from leadsman.core.loop.clock import rfc3339
+from leadsman.core.spool.file import NAME, Contents, contents
+from leadsman.core.spool.row import DeadLetter
+from leadsman.core.text import clean, count_noun
 from leadsman.tools.cli.arguments import APP, OWN_PREFIX, SETTINGS, Subcommand, UsageError, argument, switch
 from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.target import load_app

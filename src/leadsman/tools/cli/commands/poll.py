@@ -3,10 +3,10 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from leadsman.core.introspection.situation import describe_fields
+from leadsman.core.mqtt.topics import Topics
+from leadsman.core.text import clean
 from leadsman.errors import LeadsmanError
-from leadsman.introspection.situation import describe_fields
-from leadsman.mqtt.topics import Topics
-from leadsman.text import clean
 from leadsman.tools.cli.arguments import (
     APP,
     ONE_DEVICE,
@@ -22,7 +22,7 @@ from leadsman.tools.cli.remote import any_version, ask, one_device, process, run
 from leadsman.tools.cli.tables import json_text, print_text
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import DeviceSection
+    from leadsman.core.introspection.document import DeviceSection
 
 EXISTENCE_TIMEOUT = 5.0
 """Seconds for the answer whether there is such a device; the poll itself may take longer."""

@@ -6,13 +6,14 @@ import sys
 import time
 
 from leadsman.adapters.program import Programs
-from leadsman.adapters.wires import WIRES
-from leadsman.app import App
+from leadsman.core.adapters.wires import WIRES
+from leadsman.core.app import App
+from leadsman.core.text import clean
+from leadsman.core.text.redaction import MIN_SECRET_CHARS, Secret
+from leadsman.core.wiring.process import ended_after
 from leadsman.errors import LeadsmanError
-from leadsman.sessions.mask import Mask
-from leadsman.sessions.recorder import Recorder
-from leadsman.text import clean
-from leadsman.text.redaction import MIN_SECRET_CHARS, Secret
+from leadsman.extensions.sessions.mask import Mask
+from leadsman.extensions.sessions.recorder import Recorder
 from leadsman.tools.cli.arguments import (
     CODES,
     ONE_TARGET,
@@ -24,7 +25,6 @@ from leadsman.tools.cli.arguments import (
     switch,
 )
 from leadsman.tools.cli.commands.run import app_to_run
-from leadsman.wiring.process import ended_after
 
 
 def run(options: argparse.Namespace) -> None:

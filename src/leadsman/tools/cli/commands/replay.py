@@ -5,11 +5,11 @@ import contextlib
 import re
 import sys
 
+from leadsman.core.loop.durations import human
+from leadsman.core.text import count_noun, escape
 from leadsman.errors import LeadsmanError
-from leadsman.loop.durations import human
 from leadsman.testing.broker import Delivered
 from leadsman.testing.harness import Harness
-from leadsman.text import count_noun, escape
 from leadsman.tools.cli.arguments import CODES, ONE_TARGET, WHERE, Subcommand, argument
 from leadsman.tools.cli.real_world import first_touch, refuse_real_world
 from leadsman.tools.cli.target import load_target, sources_of

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 
-from leadsman.app import App
-from leadsman.monitoring.log_format import wants_colour
+from leadsman.core.app import App
+from leadsman.core.monitoring.log_format import wants_colour
 from leadsman.tools.cli.arguments import CODES, OF_AN_APP, ONE_TARGET, Subcommand, UsageError
 from leadsman.tools.cli.target import load_app
 

@@ -9,7 +9,7 @@ from leadsman.tools.cli.target import load_app
 
 def run(options: argparse.Namespace) -> None:
     """Print the schema of every topic."""
-    from leadsman.introspection.schema import schemas  # the help does not wait for pydantic
+    from leadsman.core.introspection.schema import schemas  # the help does not wait for pydantic
 
     app = load_app(options)
     shared = app.setup.sections.shared

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from leadsman.core.monitoring.log_format import wants_colour
+from leadsman.core.text import clean, describe
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.monitoring.log_format import wants_colour
-from leadsman.text import clean, describe
 from leadsman.tools.cli.arguments import (
     APP,
     JSON,

@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from leadsman.loop.durations import human
-from leadsman.resilience.policy import REASONS
-from leadsman.text import clean
+from leadsman.core.loop.durations import human
+from leadsman.core.resilience.policy import REASONS
+from leadsman.core.text import clean
 from leadsman.tools.cli.arguments import OF_LIVE, ONLY_DEVICES, Subcommand, argument, duration, switch
 from leadsman.tools.cli.remote import any_version, ask_about_devices
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
@@ -15,7 +15,7 @@ from leadsman.tools.cli.tables import fill, json_text, paint, print_text
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Request, TraceEntry
+    from leadsman.core.introspection.document import Request, TraceEntry
 
 
 def run(options: argparse.Namespace) -> None:

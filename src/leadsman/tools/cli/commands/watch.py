@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
+from leadsman.core.introspection.situation import span
+from leadsman.core.monitoring.log_format import wants_colour
+from leadsman.core.mqtt.broker import Broker, Brokers
+from leadsman.core.mqtt.connection import Received
+from leadsman.core.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
+from leadsman.core.mqtt.message import Message
+from leadsman.core.mqtt.side_connection import SideConnection, new_client_id
+from leadsman.core.text import clean
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
-from leadsman.introspection.situation import span
-from leadsman.monitoring.log_format import wants_colour
-from leadsman.mqtt.broker import Broker, Brokers
-from leadsman.mqtt.connection import Received
-from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.side_connection import SideConnection, new_client_id
-from leadsman.text import clean
 from leadsman.tools.cli.arguments import SETTINGS, TIMEOUT, Subcommand, UsageError, argument, switch
 from leadsman.tools.cli.board import BoardView, Heading, plain, screen
 from leadsman.tools.cli.commands.why import given

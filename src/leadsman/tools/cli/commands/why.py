@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from leadsman.core.introspection.requests import SECTIONS
+from leadsman.core.introspection.situation import RetainedDocuments
+from leadsman.core.introspection.why import UNREADABLE, refused, silent, unanswered, unreachable, why
+from leadsman.core.mqtt.answers import object_in
+from leadsman.core.mqtt.broker import Brokers
+from leadsman.core.mqtt.connection import Received
+from leadsman.core.mqtt.topics import Topics
+from leadsman.core.text import clean, count_noun, escape, split_urls
 from leadsman.errors import BrokerError, SubscriptionRefused
-from leadsman.introspection.requests import SECTIONS
-from leadsman.introspection.situation import RetainedDocuments
-from leadsman.introspection.why import UNREADABLE, refused, silent, unanswered, unreachable, why
-from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.broker import Brokers
-from leadsman.mqtt.connection import Received
-from leadsman.mqtt.topics import Topics
-from leadsman.text import clean, count_noun, escape, split_urls
 from leadsman.tools.cli.arguments import (
     APP,
     PREFIX,
@@ -43,7 +43,7 @@ from leadsman.tools.cli.tables import columns, fill, json_text, paint, print_tex
 from leadsman.tools.cli.times import local, localise, zone
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, Verdict
+    from leadsman.core.introspection.document import Introspection, Verdict
 
 MAX_ASKED_DEVICES = 1000
 """Devices whose topics are asked for one by one: an answer may list more than any app has."""
@@ -105,7 +105,7 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
         prefix: its topic prefix; None finds it with `prefix_of`.
         device: the device; None for all.
         timeout: seconds to wait for an answer.
-        options: see `leadsman.introspection.why.why`.
+        options: see `leadsman.core.introspection.why.why`.
 
     Raises:
         BrokerError: the app refuses to answer, and not because it does not have the device; or the broker refuses a

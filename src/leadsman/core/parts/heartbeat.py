@@ -1,0 +1,95 @@
+"""The health of the devices, and the heartbeat that reports it."""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.core.event_bus import Phase
+from leadsman.core.monitoring.heartbeat import Heartbeat, offline, will
+from leadsman.core.monitoring.statuses import Statuses
+from leadsman.core.mqtt.message import Message
+from leadsman.core.parts.kinds import HEARTBEAT, NODE, NODE_STATES, STATUSES
+from leadsman.core.wiring.core import Core
+
+if TYPE_CHECKING:
+    from leadsman.core.monitoring.document import Status
+    from leadsman.extensions.nodes.brief import State
+
+
+def join(core: Core) -> None:
+    """Follow how the devices are, and publish it. Outages are reported as they begin and end."""
+    plan, roster, events, clock = core.plan, core.roster, core.environment.events, core.environment.clock
+    jobs = frozenset(device.name for device in roster.values() if device.job and device.enabled)
+    statuses = Statuses(core.records, clock.monotonic(), jobs)
+    heartbeat = Heartbeat(
+        plan.topics,
+        _common(core),
+        plan.heartbeat,
+        statuses,
+        core.link,
+        core.environment,
+        core.slices,
+        snapshot=core.runners.snapshot,
+    )
+    core.offer(STATUSES, statuses)
+    core.offer(HEARTBEAT, heartbeat)
+    if (states := core.find(NODE_STATES)) is not None:
+        heartbeat.sections.add(functools.partial(_count_nodes, states))
+    events.subscribe(core.records, Phase.HEALTH)
+    events.subscribe(heartbeat.observe)
+    events.subscribe(core.outages.observe)
+    roster.follow(RosterPhase.STATUS, _follower(core, statuses, heartbeat))
+    core.life.beside.append(("the heartbeat", heartbeat.run))
+
+
+def publish_offline(core: Core) -> None:
+    """Publish at the end that the app is offline, after all other goodbyes."""
+    heartbeat = core.of(HEARTBEAT)
+
+    def goodbye() -> None:
+        try:
+            heartbeat.goodbye()
+        except Exception:  # a fault of ours
+            plan, link = core.plan, core.link
+            payload = will(plan.identity.version, link.number, dry_run=plan.dry_run)
+            link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))
+            raise
+
+    core.life.last_messages.append(("the last status", goodbye))
+
+
+def _count_nodes(states: "Callable[[], Mapping[str, State]]", document: "Status") -> None:
+    """How many nodes share the app, by what they are."""
+    document["nodes"] = dict(Counter(states().values()))
+
+
+def _common(core: Core) -> "Status":
+    """The fields that each heartbeat of this run contains."""
+    found = offline(core.plan.identity.version, 0, dry_run=core.plan.dry_run)
+    found["client_id"] = core.plan.identity.client_id
+    if (node := core.find(NODE)) is not None:
+        found["node"] = node
+    return found
+
+
+def _follower(core: Core, statuses: Statuses, heartbeat: Heartbeat) -> Follower:
+    """The statuses, the availability topics and the heartbeat."""
+    clock = core.environment.clock
+
+    def join(device: Device) -> None:
+        if device.enabled:
+            if device.job:
+                statuses.jobs |= {device.name}
+            statuses.add(device.name, clock.monotonic())
+            heartbeat.changed(device.name)
+
+    def leave(device: Device, why: Departure) -> None:
+        heartbeat.changed()
+        core.outages.forget(device.name)
+        if device.enabled:
+            statuses.remove(device.name)
+            statuses.jobs -= {device.name}
+
+    return Follower(join, leave)

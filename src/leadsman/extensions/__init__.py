@@ -1,0 +1,1 @@
+"""What joins an app that wants it. The core names nothing of it."""

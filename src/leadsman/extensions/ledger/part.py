@@ -1,0 +1,48 @@
+"""The ledgers: what became of each poll that was due."""
+
+from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.core.parts.kinds import DISK, LEDGERS
+from leadsman.core.registration.telemetry import Telemetry
+from leadsman.core.wiring.core import Core
+from leadsman.extensions.ledger.ledger import NEVER_POLLED
+from leadsman.extensions.ledger.ledgers import Ledgers, Schedule
+from leadsman.extensions.ledger.reports import LedgerReports
+
+
+def join(core: Core) -> None:
+    """Keep one for each device, and publish them. They give the receipts of the readings, so this comes before the
+    devices."""
+    reports = LedgerReports(core.plan.topics, core.link, core.environment, core.slices)
+    core.offer(LEDGERS, reports)
+    core.roster.follow(RosterPhase.HEALTH, _follower(reports.ledgers))
+    reports.subscribe(core.environment.events)
+    core.life.starts.append(reports.start)
+
+    async def end(delivered: bool) -> None:
+        disk = core.find(DISK)
+        reports.stop(durable=disk is not None and disk.keeps_readings())
+
+    core.life.after_delivery.append(end)
+
+
+def _follower(kept: Ledgers) -> Follower:
+    """Lets each device have a ledger, which gives the receipts of its readings. So does a telemetry that is not
+    enabled."""
+
+    def join(device: Device) -> None:
+        reader, schedule = device.reader, Schedule()
+        if isinstance(reader, Telemetry):
+            schedule = Schedule(reader.interval, reader.cron)
+        elif reader is not None and reader.events is not None:
+            schedule = Schedule(events=True)
+        if reader is not None and device.runner is not None:
+            publisher, poll = device.runner.publisher, device.poll
+            ledger = kept.add(device.name, schedule, poll, job=device.job, silence=reader.stale_after)
+            publisher.receipts, ledger.comparison = ledger.receipt, publisher.comparison
+        elif isinstance(reader, Telemetry):
+            kept.add(device.name, schedule, NEVER_POLLED, job=device.job, enabled=False)
+
+    def leave(device: Device, why: Departure) -> None:
+        kept.remove(device.name)
+
+    return Follower(join, leave)

@@ -1,0 +1,1 @@
+"""The latest failures of each device, and what was decided about them."""

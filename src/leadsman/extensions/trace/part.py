@@ -1,0 +1,81 @@
+"""The trace: the latest failures of each device, and what was decided about them."""
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from leadsman.core.event_bus import Phase
+from leadsman.core.events import (
+    AdapterFailed,
+    AdapterReopened,
+    AppFault,
+    AttemptFailed,
+    CircuitRequested,
+    CommandDone,
+    DeviceHeld,
+    Event,
+    MessageFailed,
+    PollFailed,
+)
+from leadsman.core.parts.kinds import TRACE, Traced
+from leadsman.core.wiring.core import Core
+from leadsman.core.wiring.plan import Plan
+
+if TYPE_CHECKING:
+    from leadsman.extensions.trace.trace import Trace
+
+TRACED = frozenset(
+    {
+        AppFault,
+        AttemptFailed,
+        PollFailed,
+        AdapterFailed,
+        AdapterReopened,
+        CircuitRequested,
+        DeviceHeld,
+        MessageFailed,
+    }
+)
+"""The events that begin the trace, as a command that failed does: an app in which nothing fails, and nobody interferes,
+has none."""
+
+
+def join(core: Core) -> None:
+    """Begin the trace with the first failure. What saves it comes later, and goes on with outages of an earlier run."""
+    tracing = Tracing(core.plan)
+    core.offer(TRACE, Traced(tracing.traces, tracing.resume))
+    core.environment.events.subscribe(tracing.observe, Phase.TRACE)
+
+
+class Tracing:
+    """The trace of one app, which begins when there is something for it.
+
+    Args:
+        plan: the app.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.traces: list[Trace] = []
+        """The trace, once there is something in it."""
+        self._plan = plan
+
+    def observe(self, event: Event) -> None:
+        """Add what happens."""
+        if self.traces or type(event) in TRACED or (type(event) is CommandDone and event.error is not None):
+            self._trace().observe(event)
+
+    def resume(self, outages: Mapping[str, float]) -> None:
+        """Go on with the outages of an earlier run: since when, epoch seconds, by device."""
+        if outages:
+            self._trace().resume(outages)
+
+    def _trace(self) -> "Trace":
+        if not self.traces:
+            from leadsman.core.introspection.registrations import policy_text  # with the first failure
+            from leadsman.extensions.trace.trace import Trace
+
+            readers = {each.name: each for each in self._plan.readers}
+            trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
+            self.traces.append(trace)
+            self._plan.live.trace = trace
+        return self.traces[0]

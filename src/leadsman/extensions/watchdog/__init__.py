@@ -1,0 +1,1 @@
+"""What a service manager, a container and a person learn about the process."""

@@ -1,1 +1,0 @@
-"""Divides devices among the nodes of a cluster. Leases show which node has which; see `leadsman.nodes.lease`."""

@@ -1,0 +1,127 @@
+"""What parts of an app offer each other, and what they leave alone."""
+
+import ast
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import leadsman
+from leadsman import App
+from leadsman.core.mqtt.link import Access
+from leadsman.core.parts.kinds import DISK, LEDGERS
+from leadsman.core.wiring.build import PARTS, Part, build
+from leadsman.core.wiring.offers import Kind, Offers
+from leadsman.errors import ConfigurationError
+from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
+
+NUMBER: Kind[int] = Kind("the number", "parts.number")
+ROOT = Path(leadsman.__file__).parent
+
+
+def part(monkeypatch, name, join):
+    """A part of this name."""
+    module = ModuleType(name)
+    module.join = join
+    monkeypatch.setitem(sys.modules, name, module)
+    return Part(name)
+
+
+def built(tmp_path, *parts):
+    """An app of these parts."""
+    app, loop, resources = App("app"), VirtualLoop(), contextlib.ExitStack()
+    app.add_telemetry("d", Scripted({"t": 1}), interval=1)
+
+    async def run():
+        app.load()
+        plan = app.plan({"STATE_DIRECTORY": str(tmp_path)})
+        access = Access(plan.brokers, lambda _: MemoryBroker().connect)
+        return await build(plan, access, asyncio.Event(), resources, parts=parts)
+
+    try:
+        return loop.run_until_complete(run())
+    finally:
+        resources.close()
+        loop.close()
+
+
+def test_what_one_part_offers_another_one_has(tmp_path, monkeypatch):
+    seen = []
+    core = built(
+        tmp_path,
+        part(monkeypatch, "parts.number", lambda core: core.offer(NUMBER, 0)),
+        part(monkeypatch, "parts.asks", lambda core: seen.append((core.of(NUMBER), core.find(NUMBER)))),
+    )
+
+    assert seen == [(0, 0)]
+    assert core.of(NUMBER) == 0
+
+
+def test_what_nobody_offers_is_nothing_or_an_error_that_names_the_part_and_its_place(tmp_path, monkeypatch):
+    assert Offers().find(NUMBER) is None
+    with pytest.raises(ConfigurationError) as raised:
+        built(
+            tmp_path,
+            part(monkeypatch, "parts.asks", lambda core: core.of(NUMBER)),
+            part(monkeypatch, "parts.number", lambda core: core.offer(NUMBER, 1)),
+        )
+    assert str(raised.value) == (
+        "parts.number offers the number, and has not joined the app; put it above parts.asks in the list of parts"
+    )
+    with pytest.raises(ConfigurationError, match=r"put it into the list of parts$"):
+        Offers().of(NUMBER)
+
+
+def test_two_parts_that_offer_one_thing_are_an_error_that_names_both(tmp_path, monkeypatch):
+    with pytest.raises(ConfigurationError) as raised:
+        built(
+            tmp_path,
+            part(monkeypatch, "parts.number", lambda core: core.offer(NUMBER, 1)),
+            part(monkeypatch, "parts.other", lambda core: core.offer(NUMBER, 2)),
+        )
+    assert str(raised.value) == (
+        "parts.number and parts.other both offer the number; leave one of them out of the list of parts"
+    )
+
+
+def test_an_app_without_one_of_our_parts_names_it_where_it_is_needed(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"^leadsman\.core\.parts\.heartbeat offers the heartbeat"):
+        built(
+            tmp_path, *(each for each in PARTS if each.module != "leadsman.core.parts.heartbeat" or each.join != "join")
+        )
+    core = built(tmp_path, *(each for each in PARTS if each.module != "leadsman.core.parts.disk"))
+    assert core.find(DISK) is None
+    assert core.of(LEDGERS).ledgers
+
+
+def assignments(path):
+    """The places where a module assigns to what it reaches through the core."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            parts = ast.unparse(target).split(".") if isinstance(target, ast.Attribute | ast.Subscript) else []
+            if "core" in parts[:-1] or "_core" in parts[:-1]:
+                yield f"{path.name}:{node.lineno} {ast.unparse(target)}"
+
+
+def test_no_part_assigns_to_the_core():
+    modules = sorted([*ROOT.glob("core/parts/*.py"), *ROOT.glob("extensions/**/*.py")])
+
+    assert len(modules) > 20
+    assert [each for path in modules for each in assignments(path)] == []
+
+
+def test_the_core_imports_no_part_and_no_room_that_only_parts_use():
+    names = {
+        node.module
+        for node in ast.walk(ast.parse((ROOT / "core/wiring/core.py").read_text()))
+        if isinstance(node, ast.ImportFrom)
+    }
+    rooms = {name.split(".")[2] for name in names if name.startswith("leadsman.core.")}
+
+    assert "devices" in rooms
+    assert rooms.isdisjoint({"parts", "introspection"})
+    assert not [name for name in names if name.startswith(("leadsman.extensions", "leadsman.tools"))]
