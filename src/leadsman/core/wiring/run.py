@@ -21,6 +21,9 @@ from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.errors import ConfigurationError
 
+_LEAVE, _STOPPED = 0.9, 0.5
+"""Seconds until a part of the app that leaves, or that ends its handlers, is left behind: what hangs costs no last
+message of another one."""
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.core.wiring.process` allows, for: handlers to end; the broker to take the
 remaining messages; the connection, the lifespan and the adapters to close, each."""
@@ -170,9 +173,14 @@ async def stop(core: Core, running: Running) -> int:
     """
     loop, life, link, environment = asyncio.get_running_loop(), core.life, core.link, core.environment
     deadline = loop.time() + _WRITTEN
+
+    def begin(call: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:
+        return loop.create_task(_done(call))
+
+    left_until, alive = loop.time() + _LEAVE, 0
     for leave in life.before_stop:
-        await leave()
-    alive = sum(await asyncio.gather(*(end(_CANCEL_GRACE) for end in life.stop_handlers)))
+        alive += await close_all([begin(leave)], max(_CLOSE, left_until - loop.time()), environment)
+    alive += await _end_handlers(core)
     core.shared.stop()
     environment.timers.stop()
     core.slices.stop()
@@ -183,10 +191,10 @@ async def stop(core: Core, running: Running) -> int:
         except Exception as error:  # a fault of ours must cost neither the stores nor the DISCONNECT
             environment.events.emit(AppFault(what, error))
     closes = [adapter.close for adapter in core.plan.adapters] + [running.lifespan.leave]
-    closing = [loop.create_task(_done(close())) for close in closes]
-    writing = [loop.create_task(_done(close())) for close in life.close]
+    closing = [begin(close) for close in closes]
+    writing = [begin(close) for close in life.close]
     delivered = await link.flush(_FLUSH)
-    writing += [loop.create_task(_done(end(delivered))) for end in life.after_delivery]
+    writing += [begin(functools.partial(end, delivered)) for end in life.after_delivery]
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
     alive += await close_all(writing, max(_CLOSE, deadline - loop.time()), environment)
@@ -197,8 +205,19 @@ async def stop(core: Core, running: Running) -> int:
     return alive
 
 
-async def _done(call: Awaitable[object]) -> None:
-    await call
+async def _done(call: Callable[[], Awaitable[object]]) -> None:
+    await call()
+
+
+async def _end_handlers(core: Core) -> int:
+    """End the calls of handlers, all at once. Returns how many did not end."""
+    counts: list[int] = []
+
+    async def end(stop: Callable[[float], Awaitable[int]]) -> None:
+        counts.append(await stop(_CANCEL_GRACE))
+
+    ending = [asyncio.get_running_loop().create_task(end(stop)) for stop in core.life.stop_handlers]
+    return await close_all(ending, _STOPPED, core.environment) + sum(counts)
 
 
 def _log_undelivered(outbox: Outbox) -> None:
