@@ -14,6 +14,7 @@ from pydantic import PydanticUserError, TypeAdapter
 from typing_extensions import get_original_bases, is_typeddict
 
 from leadsman.core.introspection import document
+from leadsman.core.introspection.fields import terms_of
 from leadsman.core.loop.durations import write_duration
 from leadsman.core.monitoring import document as reports
 from leadsman.core.mqtt.answers import Json
@@ -156,6 +157,16 @@ def read_schema(each: Telemetry | Source) -> Schema:
         if "required" in around:
             around["required"] = [name for name in around["required"] if name in around["properties"]]
     return schema
+
+
+def shown_schema(each: Telemetry | Source | Command) -> Schema:
+    """The schema of the readings of a registration, or of what a command returns."""
+    return result_schema(each.handler) if isinstance(each, Command) else read_schema(each)
+
+
+def terms_of_registration(each: Telemetry | Source | Command) -> "dict[str, document.FieldTerms]":
+    """The terms that the types of the fields of `shown_schema` set; see `terms_of`."""
+    return terms_of(shown_schema(each))
 
 
 def _output(chain: "Chain", field: Schema) -> Schema:

@@ -155,6 +155,6 @@ class RunningAnswers:
 
 
 def _terms_of(each: "Telemetry | Source | Command") -> "dict[str, FieldTerms]":
-    from leadsman.extensions.discovery.registered import terms_of_registration  # few ask
+    from leadsman.core.introspection.schema import terms_of_registration  # few ask
 
     return terms_of_registration(each)

@@ -28,7 +28,7 @@ def join(core: Core) -> None:
 
 
 def _units(core: Core, device: str) -> Mapping[str, str]:
-    from leadsman.extensions.discovery.registered import terms_of_registration
+    from leadsman.core.introspection.schema import terms_of_registration
 
     reader = core.roster[device].reader if device in core.roster else None
     terms = {} if reader is None else terms_of_registration(reader)

@@ -1,45 +1,9 @@
 """The description of an app for a convention of discovery. All values are plain, and none depends on a convention."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Kind = Literal["number", "text", "boolean", "enum", "timestamp", "date", "time", "list"]
-"""The kind of a value. A list is a field of readings alone; a dict with any keys counts as one. Whatever else JSON has
-is no field."""
-
-
-class Field(NamedTuple):
-    """One value of a payload, with the options of its `leadsman.core.readings.sensor.Sensor`."""
-
-    path: tuple[str, ...]
-    """The keys that lead to it; empty where the payload itself is the value."""
-    kind: Kind
-    name: str
-    """For people."""
-    unit: str | None = None
-    device_class: str | None = None
-    state_class: str | None = None
-    precision: int | None = None
-    icon: str | None = None
-    category: str | None = None
-    options: tuple[str, ...] = ()
-    """The values of an enum."""
-    quoted: bool = True
-    """Whether these are text in JSON, and no numbers."""
-    whole: bool = False
-    """Whether a number has no decimals."""
-    minimum: float | None = None
-    """The smallest number, or the length of the shortest text. Only the payloads of commands have bounds."""
-    maximum: float | None = None
-    step: float | None = None
-    pattern: str | None = None
-    title: str | None = None
-    """The name that was declared; None if `name` is made of the path."""
-    discoverable: bool = True
-    """Whether it is announced to others."""
-    homeassistant: Mapping[str, bool | int | str] = MappingProxyType({})
-    """Further options of its entity in Home Assistant; see `leadsman.core.readings.sensor.ENTITY_OPTIONS`."""
+from leadsman.core.introspection.fields import Field
 
 
 class ControlDescription(NamedTuple):

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leadsman.core.introspection.fields import Field
 from leadsman.core.introspection.retained import is_configuration_of, origin_of
 from leadsman.core.monitoring.condition import Condition
 from leadsman.core.mqtt.answers import object_in
@@ -30,7 +31,6 @@ from leadsman.extensions.discovery.description import (
     ControlDescription,
     DeviceDescription,
     EventDescription,
-    Field,
     RetainedMessage,
 )
 

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.core.introspection.schema import read_schema, result_schema, schema_of
+from leadsman.core.introspection.fields import Field, fields_of, scalar, settable
+from leadsman.core.introspection.schema import schema_of, shown_schema
 from leadsman.core.readings.controls import CONTROL
 from leadsman.core.registration.command import Command as RegisteredCommand
 from leadsman.core.registration.source import Source
@@ -14,13 +15,10 @@ from leadsman.extensions.discovery.description import (
     ControlDescription,
     DeviceDescription,
     EventDescription,
-    Field,
 )
-from leadsman.extensions.discovery.fields import fields_of, scalar, settable, terms_of
 from leadsman.extensions.discovery.homeassistant import HomeAssistant
 
 if TYPE_CHECKING:
-    from leadsman.core.introspection.document import FieldTerms
     from leadsman.core.readings.filtering import Filters
     from leadsman.core.readings.sensor import FieldPresentation, Presentations
 
@@ -120,7 +118,7 @@ class DescribedDevices:
         own = (None, None) if isinstance(each, RegisteredCommand) else (each.field, each.filters)
         key = id(each.handler), *own
         if key not in self._shown:
-            read = _schema_of(each)
+            read = shown_schema(each)
             control = _control(read)
             self._shown[key] = _Shown(
                 fields_of(read), control if control is not None and control.kind == "update" else None
@@ -132,15 +130,6 @@ class DescribedDevices:
         if key not in self._takes:
             self._takes[key] = _command(command)
         return self._takes[key]
-
-
-def terms_of_registration(each: Telemetry | Source | RegisteredCommand) -> "dict[str, FieldTerms]":
-    """The terms that are declared for the fields of the readings, or of what a command returns; see `terms_of`."""
-    return terms_of(_schema_of(each))
-
-
-def _schema_of(each: Telemetry | Source | RegisteredCommand) -> dict[str, Any]:
-    return result_schema(each.handler) if isinstance(each, RegisteredCommand) else read_schema(each)
 
 
 def _event(each: Source, fields: Sequence[Field]) -> EventDescription | None:

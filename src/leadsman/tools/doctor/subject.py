@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from leadsman.core.adapters.adapter import Resource
 from leadsman.core.adapters.managed import check_installed
+from leadsman.core.introspection.fields import fields_of
 from leadsman.core.introspection.schema import read_schema
 from leadsman.core.mqtt.broker import Broker, Brokers
 from leadsman.core.mqtt.topics import DOCTOR, Topics
@@ -16,7 +17,6 @@ from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.text import without_secret_lines
 from leadsman.core.wiring.plan import Plan
 from leadsman.errors import NotInstalled
-from leadsman.extensions.discovery.fields import fields_of
 from leadsman.tools.doctor.access import described_by, elsewhere
 
 _PROBES = {"set": "set", "get": "get", "operator": f"{DOCTOR}/set"}

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from leadsman import Sensor
+from leadsman.core.introspection.fields import MAX_FIELDS, MAX_KEYS, fields_of, scalar, settable, terms_of
 from leadsman.core.introspection.schema import schema_of
-from leadsman.extensions.discovery.fields import MAX_FIELDS, MAX_KEYS, fields_of, scalar, settable, terms_of
 
 
 class Mode(Enum):
