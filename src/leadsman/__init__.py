@@ -1,7 +1,8 @@
 """Sensor-to-MQTT apps that run unattended for years.
 
 A program imports this package, `leadsman.errors`, `leadsman.notices`, `leadsman.testing`, and the adapters that it
-uses, such as `leadsman.adapters.serial`. Everything else may change with any version.
+uses, such as `leadsman.adapters.serial`; a package that extends an app imports `leadsman.extension`. Everything else
+may change with any version.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from leadsman._version import __version__
 
 if TYPE_CHECKING:
     from leadsman.core.app import App
+    from leadsman.core.extension import Extension
     from leadsman.core.loop.schedule import Cron
     from leadsman.core.loop.threads import Worker
     from leadsman.core.mqtt.broker import Broker, Brokers, Tls
@@ -69,6 +71,7 @@ __all__ = [
     "Discovery",
     "Every",
     "ExponentialBackoff",
+    "Extension",
     "Fan",
     "Filter",
     "Finds",
@@ -142,6 +145,7 @@ _PLACES = {
     "Every": "leadsman.core.readings.publish",
     "Filter": "leadsman.core.readings.filters",
     "ExponentialBackoff": "leadsman.core.resilience.backoff",
+    "Extension": "leadsman.core.extension",
     "Fan": "leadsman.core.readings.controls",
     "Finds": "leadsman.core.registration.finds",
     "FixedBackoff": "leadsman.core.resilience.backoff",
@@ -195,7 +199,7 @@ _PLACES = {
 neither does the probe of a container, which uses none."""
 
 
-_PACKAGES = ("adapters", "errors", "notices", "testing")
+_PACKAGES = ("adapters", "errors", "extension", "notices", "testing")
 """What ``import leadsman`` gives besides: ``leadsman.errors.DeviceError``."""
 
 

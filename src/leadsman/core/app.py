@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman._version import UNVERSIONED
+from leadsman.core.extension import Extension, check_extensions
 from leadsman.core.loop.durations import Duration, positive_seconds
 from leadsman.core.loop.user_code import program_of
 from leadsman.core.mqtt.broker import Broker, Brokers
@@ -81,6 +82,7 @@ class App(Registrar):
             `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
         discovery: ``"homeassistant"`` or a `Discovery` describes the devices to others. ``convention`` in
             the section ``discovery`` of the settings overrides it.
+        extensions: what extends the app; see `leadsman.Extension`.
 
     Raises:
         ConfigurationError: an argument is wrong. The message has the correction.
@@ -102,6 +104,7 @@ class App(Registrar):
         twins: MakeAdapters | None = None,
         redact: Sequence[str] | MakeRedaction = (),
         discovery: "str | Discovery | None" = None,
+        extensions: Sequence[Extension] = (),
     ) -> None:
         if not isinstance(version, str):
             raise InvalidType(f"version is {version!r}; write text")
@@ -123,6 +126,7 @@ class App(Registrar):
                 redact if callable(redact) else None,
                 version,
                 program_of(sys._getframe()),  # noqa: SLF001  # the documented way; it is only spelled so
+                check_extensions(extensions),
             )
         )
         """What the app is set up with, for the command line and for tests."""

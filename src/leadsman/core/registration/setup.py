@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from leadsman._version import UNVERSIONED, __version__
 from leadsman.core.adapters.adapter import Adapter
 from leadsman.core.adapters.managed import check_installed, managed_adapters, replace_by_twins
+from leadsman.core.extension import Extension
 from leadsman.core.mqtt.broker import Brokers, brokers_of, with_credentials
 from leadsman.core.mqtt.topics import Identity, Topics, check_client_id, check_instance, check_prefix
 from leadsman.core.registration.injection import Dependency, fill, settings_dependencies
@@ -87,6 +88,7 @@ class Declaration(NamedTuple):
     version: str = UNVERSIONED
     program: str = ""
     """The file in which the app is made."""
+    extensions: tuple[Extension, ...] = ()
 
 
 class RegistrationList:
@@ -159,6 +161,8 @@ class Setup:
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
+        self.extensions = declaration.extensions
+        """What extends the app, apart from what leadsman ships."""
         self._secrets = (*secrets_of(declaration.settings),)
         """The secrets of the settings."""
         self._redaction: Redaction | None = None

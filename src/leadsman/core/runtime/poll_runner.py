@@ -13,7 +13,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.core.events import (
     AppFault,
@@ -335,7 +335,7 @@ class PollRunner:
         elif not polls and missed.over(now):
             self._missed = None
 
-    def _start(self, poll: Coroutine[Any, Any, None]) -> None:
+    def _start(self, poll: Coroutine[object, object, None]) -> None:
         """Start a poll that is due. One of a handler that works begins at once, since most end without a wait; others
         wait for the next turn of the loop, so that polls of one moment ask a shared circuit before one of them ends."""
         loop = self._context.loop

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from leadsman.core.adapters.managed import ManagedAdapter
+from leadsman.core.extension import Extension
 from leadsman.core.mqtt.broker import Brokers
 from leadsman.core.mqtt.topics import Identity, Topics
 from leadsman.core.registration.registry import Registry
@@ -96,6 +97,8 @@ class Plan(NamedTuple):
     """Whether the failure state of devices is kept over a restart."""
     live: LiveParts
     """Where the app that runs puts what its program may ask."""
+    extensions: tuple[Extension, ...]
+    """What extends the app, apart from what leadsman ships."""
 
     @property
     def topics(self) -> Topics:
@@ -211,4 +214,5 @@ def plan_of(
         last_resort=last_resort,
         keep_state=keep_state,
         live=live or LiveParts(),
+        extensions=setup.extensions,
     )

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from types import CodeType, CoroutineType, FrameType, GeneratorType
-from typing import Any
 
 from leadsman.core.loop.output import flush_outputs, flush_stream, tell
 from leadsman.core.loop.threads import DaemonExecutor
@@ -39,7 +38,7 @@ ONE_REQUEST = 0.2
 """Seconds in which further signals are the first one again: ``timeout``, for example, sends it to the process and to
 its group."""
 
-Serve = Callable[[], Coroutine[Any, Any, int]]
+Serve = Callable[[], Coroutine[object, object, int]]
 """Runs the app; returns how many calls did not end."""
 
 

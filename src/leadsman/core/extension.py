@@ -1,0 +1,114 @@
+"""What extends an app: a class to derive from, and the phases in which its work begins."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple
+
+from leadsman.errors import InvalidType, InvalidValue
+
+_NAME = r"[a-z][a-z0-9_]*"
+
+
+class JoinPhase(IntEnum):
+    """When a function joins an app. In each phase what every app has comes first, then what leadsman ships, then what
+    a user gave, in the order of his list."""
+
+    BEFORE_DEVICES = 0
+    """No device is made: what takes their readings, and what counts them."""
+    DEVICES = 1
+    """The devices, and what their handlers use."""
+    STATE = 2
+    """What survives the app. What reports of the devices comes later, and finds them as they were."""
+    OBSERVERS = 3
+    """What observes the devices, such as the heartbeat."""
+    DOORS = 4
+    """What people and other programs read, and what they request."""
+
+
+Join = tuple[JoinPhase, Callable[..., object]]
+"""A phase, and a function that joins the app then. It is called with the `Core`, and may be a coroutine function."""
+
+
+class Place(NamedTuple):
+    """An object that is imported when it is needed."""
+
+    help: str
+    """One line about it."""
+    module: str
+    name: str
+
+
+class Documents(NamedTuple):
+    """What an extension adds to the documents of an app."""
+
+    app: Mapping[str, type] = {}
+    """Sections of the app, each with the type of its value."""
+    device: Mapping[str, type] = {}
+    """Sections of a device, each with the type of its value."""
+
+
+class Extension:
+    """What a user or a package adds to an app. Derive a class, override what you need, and give an object of it to
+    ``App(extensions=[…])``. Each member has a default that adds nothing."""
+
+    name: ClassVar[str] = ""
+    """A word of lower-case letters, digits and ``_``, such as ``alarm``: the name of its section of the settings, and
+    what errors call it. It begins with a letter."""
+    settings: ClassVar[type | None] = None
+    """The class of its section: a NamedTuple whose annotations have what reads each value, or a pydantic model. None:
+    it has no section."""
+    options: ClassVar[Mapping[str, type]] = {}
+    """Further options of decorators: a `TypedDict` by the kind of the decorator, such as ``"telemetry"``."""
+    commands: ClassVar[Mapping[str, Place]] = {}
+    """Commands of the command line, by name. The object is imported when the command is typed."""
+    checks: ClassVar[Mapping[str, Callable[..., object]]] = {}
+    """Checks of ``leadsman doctor``, by name."""
+    documents: ClassVar[Documents] = Documents()
+    """What it adds to the documents of the app."""
+
+    def joins(self, plan: Any) -> Iterable[Join]:
+        """What it does when the app is made. Called once before each start, and by commands that import what a run
+        needs.
+
+        Args:
+            plan: what the author and the settings have decided, a `leadsman.extension.Plan`.
+        """
+        return ()
+
+    def topics(self, plan: Any) -> Iterable[tuple[str, str]]:
+        """The topics that it publishes or subscribes to, for ``leadsman acl`` and ``leadsman schema``: ``"write"`` or
+        ``"read"``, and a topic or a filter.
+
+        Args:
+            plan: what the author and the settings have decided, a `leadsman.extension.Plan`.
+        """
+        return ()
+
+
+def check_extensions(given: object) -> tuple[Extension, ...]:
+    """What `App` was given as `extensions`. Raises `InvalidType`, `InvalidValue`."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise InvalidType(f"extensions is {given!r}; write a list of them: extensions=[Alarm()]")
+    names: set[str] = set()
+    for each in given:
+        check_extension(each)
+        if each.name in names:
+            raise InvalidValue(f"extensions: two have the name {each.name!r}; leave out one, or rename it")
+        names.add(each.name)
+    return tuple(given)
+
+
+def check_extension(given: object) -> Extension:
+    """See that it is an extension with a name. Raises `InvalidType`, `InvalidValue`."""
+    if isinstance(given, type) and issubclass(given, Extension):
+        raise InvalidType(f"extensions: {given.__name__} is a class; write {given.__name__}()")
+    if not isinstance(given, Extension):
+        raise InvalidType(f"extensions: {given!r} is no leadsman.Extension; derive its class from that")
+    name: object = given.name
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+        raise InvalidValue(
+            f"extensions: the name of {type(given).__name__} is {name!r}; write a lower-case letter, and further ones,"
+            " digits or _, in its class: name = 'alarm'"
+        )
+    return given

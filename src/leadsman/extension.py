@@ -1,0 +1,33 @@
+"""What a package imports that extends an app; see `Extension`. The reference says what of it is stable."""
+
+from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.core.event_bus import Phase
+from leadsman.core.extension import Documents, Extension, Join, JoinPhase, Place
+from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
+from leadsman.core.readings.reading import Reading
+from leadsman.core.registration.declaration import Option
+from leadsman.core.wiring.core import Core
+from leadsman.core.wiring.offers import Kind
+from leadsman.core.wiring.plan import Plan
+
+__all__ = [
+    "ANSWERS",
+    "DISK",
+    "HEARTBEAT",
+    "STATUSES",
+    "Core",
+    "Departure",
+    "Device",
+    "Documents",
+    "Extension",
+    "Follower",
+    "Join",
+    "JoinPhase",
+    "Kind",
+    "Option",
+    "Phase",
+    "Place",
+    "Plan",
+    "Reading",
+    "RosterPhase",
+]
