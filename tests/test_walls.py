@@ -1,0 +1,137 @@
+"""What can be left out of the package can be: nothing that is left names it, and what is left works."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DAY = ("tests/integration/test_own_part.py", "tests/integration/test_lifespan.py")
+"""The tests of the core that run by day without each. By night all do."""
+OPEN = {
+    "discovery": {
+        *("core/parts/introspection.py", "core/parts/kinds.py", "core/parts/show.py"),
+        *("extensions/nodes/cluster/part.py", "tools/doctor/access.py", "tools/doctor/subject.py"),
+    },
+    "http": {"core/parts/kinds.py", "core/wiring/outside.py"},
+    "nodes": {
+        *("core/introspection/document.py", "core/introspection/measures.py", "core/introspection/schema.py"),
+        *("core/introspection/sections.py", "core/parts/heartbeat.py", "core/parts/kinds.py"),
+        *("core/parts/saved_state.py", "core/wiring/outside.py", "tools/cli/commands/clean.py", "tools/cli/fleet.py"),
+        *("tools/cli/nodes.py", "tools/doctor/access.py"),
+    },
+    "sessions": {"testing/harness.py"},
+    "ledger": {
+        *("core/introspection/document.py", "core/introspection/measures.py", "core/introspection/schema.py"),
+        *("core/introspection/sections.py", "core/parts/kinds.py", "core/runtime/failure_state.py"),
+        *("core/runtime/statefile.py", "tools/cli/commands/inspect.py", "tools/cli/commands/why.py"),
+    },
+    "doctor": {"tools/cli/commands/acl.py", "tools/cli/commands/check.py", "tools/cli/commands/clean.py"},
+}
+"""The files that still name what can be left out, by its name."""
+
+
+def script():
+    """`scripts/without.py`, imported."""
+    spec = importlib.util.spec_from_file_location("without", ROOT / "scripts" / "without.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+WITHOUT = script()
+
+
+@pytest.fixture(scope="module")
+def mentions():
+    return [*WITHOUT.mentions(ROOT / "src" / "leadsman")]
+
+
+def breaches(mentions, gone):
+    return [each for each in WITHOUT.breaches_of(mentions, [gone]) if each.path not in OPEN.get(gone, ())]
+
+
+@pytest.mark.parametrize("gone", WITHOUT.REMOVABLE)
+def test_nothing_names_what_can_be_left_out(mentions, gone):
+    assert [*map(str, breaches(mentions, gone))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gone", [each for each in WITHOUT.REMOVABLE if not OPEN.get(each)])
+def test_without_it_all_that_is_left_can_be_imported_and_runs_apps(gone):
+    ran = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "without.py", gone, "--tests", *DAY],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from leadsman.extensions.ledger.part import join", "imports leadsman.extensions.ledger.part.join"),
+        ("from leadsman.extensions import ledger", "imports leadsman.extensions.ledger"),
+        ("import leadsman.extensions.ledger", "imports leadsman.extensions.ledger"),
+        (
+            "if TYPE_CHECKING:\n    from leadsman.extensions.ledger import part",
+            "imports, for types, leadsman.extensions.ledger.part",
+        ),
+        (
+            "def f():\n    from leadsman.extensions.ledger import part",
+            "imports, in a function, leadsman.extensions.ledger.part",
+        ),
+        ('WHERE = "leadsman.extensions.ledger.part"', "has a text with leadsman.extensions.ledger.part"),
+    ],
+)
+def test_a_broken_wall_is_a_sentence(tmp_path, text, said):
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "app.py").write_text(text)
+
+    (one,) = WITHOUT.breaches(tmp_path, ["ledger"])
+
+    assert str(one).endswith(f"{said}.")
+    assert str(one).startswith("core/app.py:")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("extensions/ledger/part.py", "import leadsman.extensions.ledger"),  # it goes, too
+        ("extensions/__init__.py", 'LIST = ("leadsman.extensions.ledger.part",)'),  # its line goes
+        ("core/app.py", "import leadsman.extensions.ledgers"),  # another word
+        ("core/app.py", '"""See `leadsman.extensions.ledger.part`."""'),  # names it for readers
+    ],
+)
+def test_what_is_no_broken_wall(tmp_path, path, text):
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(text)
+
+    assert WITHOUT.breaches(tmp_path, ["ledger"]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('A = ("x", "leadsman.extensions.ledger.part", "y")', 'A = ("x",  "y")'),
+        ('A = (B("x"), B("leadsman.extensions.ledger.part", ("gaps",)))', 'A = (B("x"), )'),
+        ('A = {"gaps": "shows gaps", "run": "runs"}', 'A = { "run": "runs"}'),
+    ],
+)
+def test_its_line_is_an_element_of_a_list(text, left):
+    assert WITHOUT._without_lines(text, "ledger") == left
+
+
+def test_a_copy_has_no_line_for_what_is_gone(tmp_path):
+    WITHOUT.copy_without(["ledger"], tmp_path)
+    source = tmp_path / "src" / "leadsman"
+
+    assert not (source / "extensions" / "ledger").exists()
+    assert not (tmp_path / "tests" / "extensions" / "ledger").exists()
+    assert [each for each in WITHOUT.LISTS if "extensions.ledger." in (source / each).read_text()] == []
+    assert '"gaps"' not in (source / "tools" / "cli" / "commands" / "__init__.py").read_text()
+    assert (source / "extensions" / "trace").exists()
