@@ -22,18 +22,15 @@ ROOT = Path(__file__).parent.parent
 REMOVABLE: dict[str, tuple[str, ...]] = {
     "discovery": ("extensions/discovery",),
     "http": ("extensions/http",),
-    "nodes": ("extensions/nodes", "tools/cli/commands/cluster.py"),
-    "sessions": ("extensions/sessions", "tools/cli/commands/record.py", "tools/cli/commands/replay.py"),
-    "ledger": ("extensions/ledger", "tools/cli/commands/gaps.py"),
-    "doctor": ("tools/doctor", "tools/cli/commands/doctor.py"),
-    "simulation": ("tools/simulation", "tools/cli/commands/simulate.py"),
+    "nodes": ("extensions/nodes",),
+    "sessions": ("extensions/sessions",),
+    "ledger": ("extensions/ledger",),
+    "doctor": ("tools/doctor",),
+    "simulation": ("tools/simulation",),
     "demo": ("tools/demo",),
 }
-"""What can be removed: its folder below `src/leadsman`, and its commands. Its tests lie below the same name in
-`tests`."""
-COMMANDS = {"demo": ("demo",)}
-"""The names of the commands that are no files beside the table of the commands."""
-LISTS = ("core/wiring/build.py", "extensions/__init__.py", "tools/cli/commands/__init__.py")
+"""What can be removed: its folder below `src/leadsman`. Its tests lie below the same name in `tests`."""
+LISTS = ("core/wiring/build.py", "extensions/__init__.py", "tools/__init__.py")
 """The files that have a line for each thing that joins."""
 CORE_TESTS = ("tests/core", "tests/integration")
 IMPORT_ALL = """
@@ -169,8 +166,6 @@ def copy_without(gone: Iterable[str], target: Path) -> Path:
 def _without_lines(text: str, *gone: str) -> str:
     """A file with lists, without the elements that name what is gone."""
     packages = [package(path) for each in gone for path in REMOVABLE[each]]
-    commands = {Path(path).stem for each in gone for path in REMOVABLE[each] if path.endswith(".py")}
-    commands |= {name for each in gone for name in COMMANDS.get(each, ())}
     offsets = [0]
     for line in text.splitlines(keepends=True):
         offsets.append(offsets[-1] + len(line.encode()))
@@ -179,7 +174,7 @@ def _without_lines(text: str, *gone: str) -> str:
         texts = [
             each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
         ]
-        return any(each in commands or names_one(each, packages) for each in texts)
+        return any(names_one(each, packages) for each in texts)
 
     spans = []
     for node in ast.walk(ast.parse(text)):

@@ -26,8 +26,8 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.core.introspection.retained import FIRST_AHEAD
 from leadsman.testing import Mosquitto, Recorded
 from leadsman.testing.mosquitto import free_port
-from leadsman.tools.cli.commands.doctor import lines
 from leadsman.tools.doctor.checks import Finding, findings, worst
+from leadsman.tools.doctor.commands.doctor import lines
 from leadsman.tools.doctor.examination import Examination, look_at_radios
 from leadsman.tools.doctor.subject import of_plan, of_prefix
 from leadsman_rigs.bluez import Air

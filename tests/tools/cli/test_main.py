@@ -11,7 +11,8 @@ import pytest
 
 from leadsman import App, command_line
 from leadsman.errors import LeadsmanError
-from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
+from leadsman.tools.cli.arguments import paragraphs
+from leadsman.tools.cli.commands import command, commands
 from leadsman.tools.cli.main import main, parser
 
 
@@ -68,11 +69,11 @@ def test_a_device_in_the_place_of_the_app_is_answered_with_how_a_running_app_is_
     assert last == f"leadsman: to ask a running app about a device, write: leadsman inspect --live {device}"
 
 
-TAKES_DEVICES = {name for name in COMMANDS if any(each.flag == "named" for each in command(name).arguments)}
+TAKES_DEVICES = {name for name in commands() if any(each.flag == "named" for each in command(name).arguments)}
 
 
 def test_a_device_is_a_position_in_every_command():
-    for name in COMMANDS:
+    for name in commands():
         arguments = command(name).arguments
         assert not [each for each in arguments if each.flag == "--device"], name
         assert "--device" not in " ".join([*command(name).examples, command(name).description]), name
@@ -105,7 +106,7 @@ def test_all_commands_have_one_grammar(name, words, target, devices, monkeypatch
         found.append((options.target, options.device))
         raise LeadsmanError("enough")
 
-    for place in ("leadsman.tools.cli.remote.named_app", f"leadsman.tools.cli.commands.{name}.named_app"):
+    for place in ("leadsman.tools.cli.remote.named_app", f"{command(name).run.__module__}.named_app"):
         monkeypatch.setattr(place, stop, raising=False)
     more = ["--action", "close"] if name == "circuit" else []
 
@@ -223,17 +224,88 @@ def test_a_flag_that_run_refuses_is_refused_by_check(capsys, empty):
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_each_command_is_in_one_group_of_the_help(capsys):
-    grouped = [name for names in GROUPS.values() for name in names]
+GROUPS = """
+start:
+  demo        watch real readings arrive at a real broker, while things fail on purpose
+  init        write a small app with settings, a test, a Dockerfile and a systemd unit
+  check       check an app and its settings without running it
+  run         run an app until Ctrl-C or SIGTERM
+  completion  print a completion script for your shell
 
-    assert sorted(grouped) == sorted(COMMANDS)
+look:
+  watch       watch the devices of one app or of many
+  inspect     show what an app registers, or the state of a running app
+  gaps        show which readings of each device are missing, and why
+  trace       show each failed call of a running app, and the decision
+  held        list the devices that are held
+  health      check the health file of an app, for containers
+  schema      print the JSON Schema of every topic of an app
+  ble         show the Bluetooth devices in range, with the settings of each
+
+explain:
+  why         say why a device is silent
+  doctor      examine the broker and the machine of an app, and say what to fix
+  simulate    run an app for a simulated day with faults, and compare retry policies
+  record      run an app, and write down what goes over the wires of its adapters
+  replay      run an app without its hardware, on a recorded session
+
+operate:
+  poll        poll a device now, and print the reading
+  hold        stop polling a device until somebody releases it
+  release     poll a held device again
+  circuit     isolate, close or disable the circuit of a device
+  outbox      show the readings that wait for the broker, and those that it refused
+  clean       remove the retained topics that an app left at the broker
+  acl         print the access list that an app needs
+
+several machines:
+  cluster     show the nodes that share an app, and drain one
+
+"""
+
+
+def test_the_help_has_each_command_in_its_group(capsys):
     listed = help_of([], capsys)
-    for title, names in GROUPS.items():
-        assert f"\n{title}:\n  {names[0]} " in listed
+
+    assert paragraphs(GROUPS) in listed
     assert listed.startswith("usage: leadsman [-h] [--version] COMMAND")
+    assert [line.split()[0] for line in GROUPS.splitlines() if line.startswith(" ")] == [*commands()]
 
 
-@pytest.mark.parametrize("name", [None, *COMMANDS])
+FOLDERS = {
+    "ledger": ["gaps"],
+    "trace": ["trace"],
+    "nodes": ["cluster"],
+    "sessions": ["record", "replay"],
+    "doctor": ["doctor"],
+    "simulation": ["simulate"],
+    "demo": ["demo"],
+}
+"""The commands of each extension and tool."""
+WITHOUT = """
+import sys
+for wing in ("extensions", "tools"):
+    sys.modules[f"leadsman.{{wing}}.{folder}"] = None
+from leadsman import extensions, tools
+for wing in (extensions, tools):
+    wing.COMMANDS = tuple(each for each in wing.COMMANDS if ".{folder}." not in each)
+from leadsman.tools.cli.main import main
+main(["--help"])
+"""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_help_without_a_folder_lacks_its_commands_and_nothing_else(folder):
+    code = WITHOUT.format(folder=folder)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    left = GROUPS.replace("several machines:\n", "") if folder == "nodes" else GROUPS
+    lines = [line for line in left.splitlines() if not line.startswith(tuple(f"  {n} " for n in FOLDERS[folder]))]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert paragraphs("\n".join(lines).strip()) in done.stdout
+
+
+@pytest.mark.parametrize("name", [None, *commands()])
 def test_each_help_has_an_example_and_80_columns_on_any_terminal(name, capsys, monkeypatch):
     shown = []
     for columns in ("40", "200"):
@@ -247,7 +319,7 @@ def test_each_help_has_an_example_and_80_columns_on_any_terminal(name, capsys, m
 
 
 def test_each_example_is_a_command_line_that_is_understood():
-    for name in COMMANDS:
+    for name in commands():
         for example in command(name).examples:
             words = shlex.split(example.removeprefix("source <(").removesuffix(")"))
             while "leadsman" in words[:1]:
@@ -256,11 +328,11 @@ def test_each_example_is_a_command_line_that_is_understood():
                 words = words[end + 1 :]
 
 
-def test_each_command_has_a_row_in_the_table_and_a_file_or_a_room_of_its_own():
-    files = {path.stem for path in Path("src/leadsman/tools/cli/commands").glob("[a-z]*.py")}
+def test_each_command_has_a_row_in_the_table_of_its_folder():
+    files = {path.stem for path in Path("src/leadsman").glob("*/*/commands/[a-z]*.py")}
 
-    assert files == set(COMMANDS) - {"demo"}
-    assert all(command(name) for name in COMMANDS)
+    assert files == set(commands())
+    assert all(command(name) for name in commands())
 
 
 @pytest.mark.parametrize(
@@ -269,16 +341,15 @@ def test_each_command_has_a_row_in_the_table_and_a_file_or_a_room_of_its_own():
         (["--help"], []),
         (["--version"], []),
         (["health", "--help"], ["leadsman.tools.cli.commands.health"]),
-        (["simulate", "--help"], ["leadsman.tools.cli.commands.simulate"]),
-        (["demo", "--help"], ["leadsman.tools.demo", "leadsman.tools.demo.command"]),
+        (["simulate", "--help"], ["leadsman.tools.simulation.commands.simulate"]),
+        (["demo", "--help"], ["leadsman.tools.demo.commands.demo"]),
     ],
 )
 def test_only_the_command_that_is_typed_is_imported(arguments, loaded):
     code = (
         "import atexit, json, sys; from leadsman.tools.cli.main import main\n"
-        "kinds = 'leadsman.tools.cli.commands.', 'leadsman.tools.demo', 'pydantic'\n"
-        "kinds += ('leadsman.core.introspection.sections',)\n"
-        "found = lambda: [each for each in sorted(sys.modules) if each.startswith(kinds)]\n"
+        "kinds = 'pydantic', 'leadsman.core.introspection.sections', 'leadsman.tools.demo.demo'\n"
+        "found = lambda: [each for each in sorted(sys.modules) if each.startswith(kinds) or '.commands.' in each]\n"
         "atexit.register(lambda: json.dump(found(), sys.stderr))\n"
         f"main({arguments})"
     )

@@ -12,10 +12,11 @@ import pytest
 from leadsman.core.loop.clock import rfc3339
 from leadsman.core.spool.file import SpoolFile
 from leadsman.core.spool.row import Quota, SpoolRow
-from leadsman.tools.cli.commands import COMMANDS, doctor
+from leadsman.tools.cli.commands import commands
 from leadsman.tools.cli.main import main
 from leadsman.tools.cli.screen import cells
 from leadsman.tools.doctor.checks import Finding
+from leadsman.tools.doctor.commands import doctor
 
 EXPECTED = Path(__file__).parent / "at_80_columns"
 NOW = 1_795_338_000.0
@@ -281,7 +282,7 @@ def printed(monkeypatch, stage, tmp_path):
 
 
 def test_each_command_that_prints_for_a_person_is_looked_at():
-    assert set(ARGUMENTS) | PROGRAMS | LOGS == set(COMMANDS)
+    assert set(ARGUMENTS) | PROGRAMS | LOGS == set(commands())
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)

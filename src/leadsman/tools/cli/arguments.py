@@ -87,6 +87,18 @@ class Subcommand(NamedTuple):
     """Exit codes that are special."""
 
 
+class Listed(NamedTuple):
+    """A command in the help of all commands."""
+
+    group: str
+    """What a person wants who types it."""
+    summary: str
+    before: str | None = None
+    """The command of the same group above which it stands; None: at the end of the group."""
+    section: str | None = None
+    """The section of a running app that it prints; its module has ``print_section``, for ``leadsman inspect``."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help has the same width everywhere, and whose errors end with what to type.
 

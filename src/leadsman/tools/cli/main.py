@@ -10,18 +10,19 @@ from leadsman.core.monitoring.log_format import abandon_unwritable_streams
 from leadsman.core.text import escape, without_secret_lines
 from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add
-from leadsman.tools.cli.commands import COMMANDS, GROUPS, command
+from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add, paragraphs
+from leadsman.tools.cli.commands import COMMANDS, command, commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; errors are lines on stderr, never a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     name = next((word for word in words if not word.startswith("-")), None)
-    root = parser(() if name not in COMMANDS else (name,))
-    if name is not None and name not in COMMANDS:
+    known = name in COMMANDS or name in commands()
+    root = parser((name,) if name is not None and known else ())
+    if name is not None and not known:
         instead = _OTHER_NAMES.get(name)
-        advice = f"write leadsman {instead}" if instead else suggestion(name, COMMANDS)
+        advice = f"write leadsman {instead}" if instead else suggestion(name, commands())
         root.error(f"there is no command {name!r}; {advice}")
     options, unknown = root.parse_known_args(words)
     if hasattr(options, "named"):  # argparse takes no further word after an option
@@ -56,15 +57,23 @@ def run_command(options: argparse.Namespace, program: str) -> int:
         abandon_unwritable_streams()
 
 
-def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+class _Root(Parser):
+    """The parser of the whole command line, which asks extensions and tools for their commands only for its help."""
+
+    def format_help(self) -> str:
+        self.description = paragraphs(f"{self.description}\n\n{_grouped()}")
+        return super().format_help()
+
+
+def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
     """The parser of the command line.
 
     Args:
-        names: the commands that it can parse, which are imported; its help has all of them.
+        names: the commands that it can parse, which are imported; None for all. Its help has all of them.
     """
-    root = Parser(
+    root = _Root(
         "leadsman",
-        f"Sensor-to-MQTT apps that run unattended for years.\n\n{_grouped()}",
+        "Sensor-to-MQTT apps that run unattended for years.",
         (
             "leadsman init house && cd house && leadsman run house:app",
             "leadsman watch",
@@ -74,8 +83,10 @@ def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"leadsman {__version__}")
     root.usage = "leadsman [-h] [--version] COMMAND ..."  # else argparse lists the commands once more
-    subparsers = root.add_subparsers(prog="leadsman", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
-    for name in names:
+    subparsers = root.add_subparsers(
+        prog="leadsman", required=True, metavar="COMMAND", help=argparse.SUPPRESS, parser_class=Parser
+    )
+    for name in commands() if names is None else names:
         each = command(name)
         one = subparsers.add_parser(name, description=each.description, examples=each.examples, notes=each.notes)
         add(one, each.arguments)
@@ -85,7 +96,7 @@ def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
 
 def _grouped() -> str:
     """The commands by group, each with its summary."""
-    lines = []
-    for title, names in GROUPS.items():
-        lines += [f"{title}:", *(f"  {name:<10}  {COMMANDS[name]}" for name in names), ""]
-    return "\n".join(lines).rstrip()
+    groups: dict[str, list[str]] = {}
+    for name, each in commands().items():
+        groups.setdefault(each.group, []).append(f"  {name:<10}  {each.summary}")
+    return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in groups.items())

@@ -1,55 +1,68 @@
-"""The table of the commands. Each has a file of its own, which is imported when the command is typed: the help of all
-commands and the start of one do not wait for what the others need."""
+"""The commands. Each has a file of its own, which is imported when the command is typed: the help of all commands and
+the start of one do not wait for what the others need. Those about an extension or a tool lie in its folder, with a
+table like this one: a folder that is not there has no commands."""
 
+import functools
 import importlib
+from collections.abc import Collection, Mapping
+from types import ModuleType
 
-from leadsman.tools.cli.arguments import Subcommand
+from leadsman import extensions, tools
+from leadsman.tools.cli.arguments import Listed, Subcommand
 
 COMMANDS = {
-    "run": "run an app until Ctrl-C or SIGTERM",
-    "check": "check an app and its settings without running it",
-    "doctor": "examine the broker and the machine of an app, and say what to fix",
-    "inspect": "show what an app registers, or the state of a running app",
-    "trace": "show each failed call of a running app, and the decision",
-    "why": "say why a device is silent",
-    "watch": "watch the devices of one app or of many",
-    "gaps": "show which readings of each device are missing, and why",
-    "held": "list the devices that are held",
-    "hold": "stop polling a device until somebody releases it",
-    "release": "poll a held device again",
-    "circuit": "isolate, close or disable the circuit of a device",
-    "poll": "poll a device now, and print the reading",
-    "outbox": "show the readings that wait for the broker, and those that it refused",
-    "ble": "show the Bluetooth devices in range, with the settings of each",
-    "cluster": "show the nodes that share an app, and drain one",
-    "clean": "remove the retained topics that an app left at the broker",
-    "acl": "print the access list that an app needs",
-    "simulate": "run an app for a simulated day with faults, and compare retry policies",
-    "record": "run an app, and write down what goes over the wires of its adapters",
-    "replay": "run an app without its hardware, on a recorded session",
-    "schema": "print the JSON Schema of every topic of an app",
-    "init": "write a small app with settings, a test, a Dockerfile and a systemd unit",
-    "health": "check the health file of an app, for containers",
-    "completion": "print a completion script for your shell",
-    "demo": "watch real readings arrive at a real broker, while things fail on purpose",
+    "init": Listed("start", "write a small app with settings, a test, a Dockerfile and a systemd unit"),
+    "check": Listed("start", "check an app and its settings without running it"),
+    "run": Listed("start", "run an app until Ctrl-C or SIGTERM"),
+    "completion": Listed("start", "print a completion script for your shell"),
+    "watch": Listed("look", "watch the devices of one app or of many"),
+    "inspect": Listed("look", "show what an app registers, or the state of a running app"),
+    "held": Listed("look", "list the devices that are held"),
+    "health": Listed("look", "check the health file of an app, for containers"),
+    "schema": Listed("look", "print the JSON Schema of every topic of an app"),
+    "ble": Listed("look", "show the Bluetooth devices in range, with the settings of each"),
+    "why": Listed("explain", "say why a device is silent"),
+    "poll": Listed("operate", "poll a device now, and print the reading"),
+    "hold": Listed("operate", "stop polling a device until somebody releases it"),
+    "release": Listed("operate", "poll a held device again"),
+    "circuit": Listed("operate", "isolate, close or disable the circuit of a device"),
+    "outbox": Listed("operate", "show the readings that wait for the broker, and those that it refused"),
+    "clean": Listed("operate", "remove the retained topics that an app left at the broker"),
+    "acl": Listed("operate", "print the access list that an app needs"),
 }
-"""What each does, by name, in the order of the reference."""
-
-DEMO = "leadsman.tools.demo.command"
-"""This command is no file beside this one: nothing imports the demo."""
-
-GROUPS = {
-    "start": ("demo", "init", "check", "run", "completion"),
-    "look": ("watch", "inspect", "gaps", "trace", "held", "health", "schema", "ble"),
-    "explain": ("why", "doctor", "simulate", "record", "replay"),
-    "operate": ("poll", "hold", "release", "circuit", "outbox", "clean", "acl"),
-    "several machines": ("cluster",),
-}
-"""The commands by what a person wants, for the help."""
+"""What lies beside this file, by name, in the order of the help."""
 
 
 def command(name: str) -> Subcommand:
-    """A command of the table, imported."""
-    module = DEMO if name == "demo" else f"{__name__}.{name}"
-    found: Subcommand = importlib.import_module(module).COMMAND
+    """A command, imported."""
+    found: Subcommand = _module(name).COMMAND
     return found
+
+
+def printers(sections: Collection[str]) -> Mapping[str, ModuleType]:
+    """The modules of the commands that print these sections of a running app, in the order of the help."""
+    found = {each.section: name for name, each in commands().items()}
+    return {section: _module(name) for section, name in found.items() if section is not None and section in sections}
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__ if name in COMMANDS else _others()[name]}.{name}")
+
+
+@functools.cache
+def commands() -> Mapping[str, Listed]:
+    """All commands, by name, in the order of the help."""
+    names, listed = list(COMMANDS), dict(COMMANDS)
+    for name, module in _others().items():
+        each: Listed = importlib.import_module(module).COMMANDS[name]
+        listed[name] = each
+        names.insert(len(names) if each.before is None else names.index(each.before), name)
+    groups = [*dict.fromkeys(listed[name].group for name in [*COMMANDS, *names])]
+    return {name: listed[name] for name in sorted(names, key=lambda name: groups.index(listed[name].group))}
+
+
+@functools.cache
+def _others() -> Mapping[str, str]:
+    """The commands of the tools and extensions, each with the package that it lies in."""
+    folders = (*tools.COMMANDS, *extensions.COMMANDS)
+    return {name: module for module in folders for name in importlib.import_module(module).COMMANDS}

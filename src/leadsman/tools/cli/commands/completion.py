@@ -4,15 +4,15 @@ import argparse
 from collections.abc import Mapping
 
 from leadsman.tools.cli.arguments import Subcommand, argument
-from leadsman.tools.cli.commands import COMMANDS, command
+from leadsman.tools.cli.commands import command, commands
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the script of a shell."""
-    commands = {name: command(name) for name in COMMANDS}
-    print(_fish(commands) if options.shell == "fish" else _bash(commands, zsh=options.shell == "zsh"), end="")
+    found = {name: command(name) for name in commands()}
+    print(_fish(found) if options.shell == "fish" else _bash(found, zsh=options.shell == "zsh"), end="")
 
 
 def _options(command: Subcommand) -> list[tuple[str, str]]:
@@ -20,14 +20,13 @@ def _options(command: Subcommand) -> list[tuple[str, str]]:
     return [*options, ("--help", "show the help of the command")]
 
 
-def _bash(commands: Mapping[str, Subcommand], *, zsh: bool) -> str:
+def _bash(found: Mapping[str, Subcommand], *, zsh: bool) -> str:
     cases = "\n".join(
-        f"        {name}) choices='{' '.join(flag for flag, _ in _options(each))}' ;;"
-        for name, each in commands.items()
+        f"        {name}) choices='{' '.join(flag for flag, _ in _options(each))}' ;;" for name, each in found.items()
     )
     head = "autoload -U +X bashcompinit && bashcompinit\n" if zsh else ""
     return f"""{head}_leadsman() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} choices='{" ".join(commands)}'
+    local word=${{COMP_WORDS[COMP_CWORD]}} choices='{" ".join(found)}'
     [ "$COMP_CWORD" -gt 1 ] && case ${{COMP_WORDS[1]}} in
 {cases}
         *) choices='' ;;
@@ -38,10 +37,10 @@ complete -o filenames -F _leadsman leadsman
 """
 
 
-def _fish(commands: Mapping[str, Subcommand]) -> str:
+def _fish(found: Mapping[str, Subcommand]) -> str:
     lines = ["complete -c leadsman -f"]
-    for name, each in commands.items():
-        summary = _quoted(COMMANDS[name])
+    for name, each in found.items():
+        summary = _quoted(commands()[name].summary)
         lines.append(f"complete -c leadsman -n __fish_use_subcommand -a {name} -d {summary}")
         for flag, help_text in _options(each):
             seen = f"'__fish_seen_subcommand_from {name}'"

@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -20,8 +21,7 @@ from leadsman.core.registration.telemetry import THROTTLE
 from leadsman.core.text import clean, count_noun
 from leadsman.errors import LeadsmanError
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, argument, switch
-from leadsman.tools.cli.commands import gaps
-from leadsman.tools.cli.commands.trace import print_rows
+from leadsman.tools.cli.commands import printers
 from leadsman.tools.cli.documents import Cells, cells_of, print_document, print_table, text_of
 from leadsman.tools.cli.remote import any_version, ask_about_devices, split_names
 from leadsman.tools.cli.tables import json_text, print_text
@@ -130,12 +130,10 @@ def show(document: "Introspection", *, as_json: bool, whole: bool = False) -> No
     ]
     print_table(("device", "field"), terms, cells_of(FieldTerms))
     print_table(("device",), [*document.get("recent", {}).items()], recent_cells())
-    if "ledger" in document:
+    answer: Mapping[str, object] = document
+    for section, module in printers(answer).items():
         print()
-        gaps.show(document["ledger"], as_json=False)
-    if "trace" in document:
-        print()
-        print_rows(document["trace"])
+        module.print_section(answer[section])
 
 
 def show_plans(app: App) -> None:

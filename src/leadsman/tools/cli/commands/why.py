@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.core.introspection.requests import SECTIONS
@@ -27,7 +28,7 @@ from leadsman.tools.cli.arguments import (
     named,
     switch,
 )
-from leadsman.tools.cli.commands.gaps import LATELY, ended_lately
+from leadsman.tools.cli.commands import printers
 from leadsman.tools.cli.remote import (
     Asked,
     any_version,
@@ -129,8 +130,8 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
 def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: float, options: str) -> "Silences":
     """As `verdicts`, of one process."""
     request: dict[str, object] = {"sections": [*SECTIONS, "fields"], "devices": [device]}
-    if device is None:
-        request = {"sections": [*SECTIONS, "fields", "ledger"], "since": time.time() - LATELY}
+    if device is None and (gaps := _gaps()) is not None:
+        request = {"sections": [*SECTIONS, "fields", "ledger"], "since": time.time() - gaps.LATELY}
     name, of = device or "", device or "+"
     root = Topics(topics.prefix, of, topics.node)  # which of both it has is known with the answer
     places = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
@@ -178,10 +179,17 @@ def _seen_exactly(
         return seen  # these may not be read, either
 
 
+def _gaps() -> ModuleType | None:
+    """``leadsman gaps``; None if there is no such command."""
+    return printers(("ledger",)).get("ledger")
+
+
 def _ended(document: "Introspection") -> list[str]:
     """Lines about silences that are over; none if the app has another version, and other ledgers."""
+    if (gaps := _gaps()) is None:
+        return []
     try:
-        return ended_lately(document["ledger"])
+        return [*gaps.ended_lately(document["ledger"])]
     except UNREADABLE:
         return []
 

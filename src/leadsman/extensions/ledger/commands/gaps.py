@@ -36,14 +36,14 @@ def run(options: argparse.Namespace) -> None:
         )
     answer = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
     with any_version():
-        show(answer["ledger"], as_json=options.json)
+        if options.json:
+            print(json_text(answer["ledger"], indent=2))
+        else:
+            print_section(answer["ledger"])
 
 
-def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
+def print_section(ledgers: Mapping[str, "DeviceLedger"]) -> None:
     """Print ledgers by device: how much came, what did not, and the gaps with the latest first."""
-    if as_json:
-        print(json_text(ledgers, indent=2))
-        return
     starts = [ledger["hours"][0]["start"] for ledger in ledgers.values() if ledger["hours"]]
     if starts:
         print_text(f"Polls that were due since {local(min(starts))}, {zone()}:")

@@ -4,9 +4,9 @@ import io
 import subprocess
 import sys
 
-from leadsman.tools.cli.commands.doctor import lines, of_replacement
 from leadsman.tools.cli.terminal import Progress
 from leadsman.tools.doctor.checks import Finding
+from leadsman.tools.doctor.commands.doctor import lines, of_replacement
 
 FOUND = [
     Finding("broker", "address", "ok", "it answers"),
@@ -32,7 +32,7 @@ def test_findings_are_grouped_wrapped_and_counted(monkeypatch):
 STUBBORN = """
 import asyncio, contextlib, sys
 from leadsman.core.adapters.adapter import Resource
-from leadsman.tools.cli.commands.doctor import examine
+from leadsman.tools.doctor.commands.doctor import examine
 from leadsman.tools.doctor import examination
 from leadsman.tools.doctor.subject import Subject
 from leadsman.core.mqtt.broker import Broker

@@ -25,15 +25,15 @@ def run(options: argparse.Namespace) -> None:
         request["since"] = time.time() - options.since
     answer = ask_about_devices(options, request)
     with any_version():
-        print_rows(answer["trace"], as_json=options.json)
+        if options.json:
+            for row in answer["trace"]:
+                print(json_text(row))
+        else:
+            print_section(answer["trace"])
 
 
-def print_rows(rows: Sequence["TraceEntry"], *, as_json: bool = False) -> None:
-    """Print rows, one a line; as JSON, one complete object for each."""
-    if as_json:
-        for row in rows:
-            print(json_text(row))
-        return
+def print_section(rows: Sequence["TraceEntry"]) -> None:
+    """Print rows, one a line."""
     if not rows:
         print("No call has failed.")
         return

@@ -128,7 +128,7 @@ class Terminal(io.StringIO):
 def test_progress_is_shown_on_a_terminal_after_a_while_and_cleared_at_the_end(run, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr("leadsman.tools.cli.commands.simulate.PROGRESS_DELAY", 0.0)
+    monkeypatch.setattr("leadsman.tools.simulation.commands.simulate.PROGRESS_DELAY", 0.0)
 
     assert run("--policy", "retry=3", "--for", "1h")[0] == 0
 
@@ -141,7 +141,7 @@ def test_progress_is_shown_on_a_terminal_after_a_while_and_cleared_at_the_end(ru
 def test_a_short_day_shows_no_progress_and_what_is_no_terminal_shows_none(run, monkeypatch, stream, patience):
     given = stream()
     monkeypatch.setattr(sys, "stderr", given)
-    monkeypatch.setattr("leadsman.tools.cli.commands.simulate.PROGRESS_DELAY", patience)
+    monkeypatch.setattr("leadsman.tools.simulation.commands.simulate.PROGRESS_DELAY", patience)
 
     assert run("--policy", "never", "--for", "1h")[0] == 0
 
