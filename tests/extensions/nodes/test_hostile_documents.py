@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nats.js.api import StreamConfig, StreamInfo
+from tests.extensions.nodes.standby import test_standby as standby
 from tests.extensions.nodes.test_document import document
-from tests.integration import test_standby as standby
 
 from leadsman.core.loop.clock import Clock
 from leadsman.core.mqtt.topics import Topics, encode, is_topic

@@ -183,8 +183,8 @@ covered(
     P1,
     "a handler that blocks the event loop",
     "is named with its line within a second",
-    f"{SYSTEM}/test_watchdog.py::test_the_handler_that_blocks_the_loop_is_named_with_the_stack",
-    f"{SYSTEM}/test_watchdog.py::test_the_watchdog_is_not_fed_while_no_data_is_fresh",
+    "tests/extensions/watchdog/system/test_watchdog.py::test_the_handler_that_blocks_the_loop_is_named_with_the_stack",
+    "tests/extensions/watchdog/system/test_watchdog.py::test_the_watchdog_is_not_fed_while_no_data_is_fresh",
 )
 covered(
     "50",

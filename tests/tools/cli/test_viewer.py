@@ -1,4 +1,4 @@
-"""A subscriber that shows what the broker has, at brokers in memory. A real one has `tests/system/test_demo.py`."""
+"""A subscriber that shows what the broker has, at brokers in memory. `tests/tools/demo/system` has a real one."""
 
 import asyncio
 

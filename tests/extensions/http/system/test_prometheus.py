@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.extensions.http.conftest import serving
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 ALERTS = ROOT / "docs" / "grafana" / "alerts.yml"
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
-from tests.integration.test_cluster import METERS, TTL, Clusters, read
+from tests.extensions.nodes.cluster.test_cluster import METERS, TTL, Clusters, read
 
 from leadsman.core.introspection.document import Introspection
 from leadsman.extensions.nodes.document import NodeDocument

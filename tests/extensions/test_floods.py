@@ -9,9 +9,9 @@ import os
 import tracemalloc
 
 import pytest
+from tests.extensions.nodes.cluster.test_cluster import Clusters
+from tests.extensions.nodes.standby.test_standby import Broker
 from tests.extensions.nodes.test_document import document
-from tests.integration.test_cluster import Clusters
-from tests.integration.test_standby import Broker
 
 from leadsman import App, Context, Finds
 from leadsman.core.settings.sources import Where

@@ -15,7 +15,7 @@ from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.browser import Complaints, chromium
 
-FILES = Path(__file__).parents[2] / "src/leadsman/extensions/http/page"
+FILES = Path(__file__).parents[4] / "src/leadsman/extensions/http/page"
 MAX_BYTES = 100_000
 """Bytes of all files of the page, as they are sent: 100,000 are allowed."""
 LONG = (
