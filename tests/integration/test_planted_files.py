@@ -16,6 +16,7 @@ from leadsman.core.spool.file import SpoolFile
 from leadsman.core.spool.row import Quota, SpoolRow
 from leadsman.core.spool.tables import TABLES
 from leadsman.core.storage.database import APPLICATION
+from leadsman.extensions.trace.saved import TraceTable
 from leadsman.extensions.trace.trace import TraceRow
 from leadsman.testing import Harness
 from leadsman_rigs.examples import examples
@@ -100,8 +101,10 @@ def own_outbox(path):
 
 
 def own_state(path):
-    with closing(StateFile(path)) as file:
-        file.write({"d": "{}"}, [TraceRow(1, 0.0, "d", "retry")], 0.0)
+    table = TraceTable([], dict)
+    table.keep([TraceRow(1, 0.0, "d", "retry")])
+    with closing(StateFile(path, tables=[table])) as file:
+        file.write({"d": "{}"}, 0.0)
 
 
 ADDED = {

@@ -51,6 +51,7 @@ from pathlib import Path
 from leadsman.core.runtime.statefile import StateFile
 from leadsman.core.runtime.store import Store
 from leadsman.core.storage.directory import StateDirectory
+from leadsman.extensions.trace.saved import TraceTable
 from leadsman.extensions.trace.trace import TraceRow
 
 directory, lives, last, last_stored = Path(sys.argv[1]), 0, 0, 0
@@ -59,10 +60,12 @@ def store_in(directory):
     return Store(directory / "d.json", StateDirectory(directory, lambda file, error: print(file, error)))
 
 def write(n):
-    file, store = StateFile(directory / "resilience.db"), store_in(directory)
+    table, store = TraceTable([], dict), store_in(directory)
+    file = StateFile(directory / "resilience.db", tables=[table])
     while True:
         n += 1
-        file.write({"d": str(n)}, [TraceRow(n, float(n), "d", "retry", traceback="x" * 500)], float(n))
+        table.keep([TraceRow(n, float(n), "d", "retry", traceback="x" * 500)])
+        file.write({"d": str(n)}, float(n))
         store["n"] = n
         store.save()
 

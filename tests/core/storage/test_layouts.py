@@ -10,9 +10,12 @@ from leadsman.core.runtime.statefile import StateFile
 from leadsman.core.spool.file import SpoolFile, contents
 from leadsman.core.spool.row import Quota, SpoolRow
 from leadsman.errors import SpoolUnavailable
-from leadsman.extensions.trace.trace import TraceRow
 
 NOW = 1_800_000_000.0
+FURTHER_ROWS = (
+    f"INSERT OR REPLACE INTO trace (number, at, handler, document) VALUES (1, {NOW}, '1', '{{}}')",
+    "INSERT OR REPLACE INTO ledger VALUES (5, '1', '{}')",
+)
 
 
 class Outbox:
@@ -43,9 +46,9 @@ class State:
         with closing(StateFile(self.path, lambda: NOW)) as file:
             before = file.read()
             if numbers:
-                ledger = {} if before else {("1", 5): "{}"}
-                traced = [] if before else [TraceRow(1, NOW, "1", "retry")]
-                file.write({str(each): "{}" for each in numbers}, traced, NOW, ledger)
+                file.write({str(each): "{}" for each in numbers}, NOW)
+                if not before:
+                    execute(self.path, *FURTHER_ROWS)
             return [int(name) for name in file.read()]
 
 

@@ -92,7 +92,7 @@ def like_ours(path, *statements):
         path.with_name(f"{path.name}.lock").unlink()
     else:
         with closing(StateFile(path)) as file:
-            file.write({f"d{number}": "{}" for number in range(200)}, [], 1.8e9)
+            file.write({f"d{number}": "{}" for number in range(200)}, 1.8e9)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         for statement in statements:
             try:

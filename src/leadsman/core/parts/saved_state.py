@@ -1,13 +1,12 @@
 """How devices fail is remembered over a restart, and over a change of the node."""
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
 from leadsman.core.events import Event, LinkUp
-from leadsman.core.parts.kinds import DISK, FAILURE_STATES, FOUND, LEDGERS, SAVED, TRACE
+from leadsman.core.parts.kinds import FAILURE_STATES, FOUND, SAVED
 from leadsman.core.runtime.failure_state import FailureStateStore
 from leadsman.core.wiring.core import Core
 
@@ -23,18 +22,17 @@ def _nothing(name: str) -> Mapping[str, object]:
 async def join(core: Core) -> None:
     """Restore what an earlier run saved, and save what changes from now on."""
     readers = core.runners.readers
-    found, trace, ledgers, disk = core.find(FOUND), core.of(TRACE), core.of(LEDGERS), core.find(DISK)
+    found, tables = core.find(FOUND), [make() for make in core.tables]
     kept = _nothing if found is None else found.kept
-    store = FailureStateStore(core.state_directory, readers, core.environment, trace.traces, kept)
+    store = FailureStateStore(core.state_directory, readers, core.environment, kept, tables)
     core.offer(SAVED, store)
     if (states := core.find(FAILURE_STATES)) is not None:
         _share(core, store, states)
     # In a cluster the handler finds its devices again, where it is.
     rejoin = None if found is None or core.node.shared else found.restore
     await store.restore(core.records, core.outages, core.environment.stopping, rejoin)
-    ledgers.saved.add(store.keep_ledger)
-    store.restore_ledgers(functools.partial(ledgers.restore, durable=disk is not None and disk.left))
-    trace.resume(store.outages)
+    for table in tables:
+        table.restore(store)
     core.environment.events.subscribe(store.observe, Phase.SAVE)
     core.roster.follow(RosterPhase.STATE, _follower(core, store))
     core.life.last_messages.append(("the failure state", store.publish))

@@ -1,5 +1,5 @@
-"""Keeps failure state over a restart, in one SQLite file: streaks, budgets, circuits, deferrals, holds and the trace;
-and the state of filters with it.
+"""Keeps failure state over a restart, in one SQLite file: streaks, budgets, circuits, deferrals and holds; the state of
+filters with it; and what parts of the app keep in further tables.
 
 So a crash loop does not poll a dead device at full rate again after each restart, and an outage is reported once, not
 once per restart.
@@ -16,12 +16,11 @@ case.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leadsman.core.events import (
@@ -42,12 +41,10 @@ from leadsman.core.monitoring.outage_reports import OutageReporter
 from leadsman.core.mqtt.answers import Json
 from leadsman.core.resilience.environment import Environment
 from leadsman.core.runtime.runner import Reader
-from leadsman.core.runtime.statefile import Saved, StateFile
+from leadsman.core.runtime.statefile import FurtherTable, Saved, StateFile
 from leadsman.core.storage.database import is_locked
 from leadsman.core.storage.directory import LOCK_CHECK_INTERVAL, LOCK_TIMEOUT, StateDirectory
 from leadsman.core.text import describe, log_fields
-from leadsman.extensions.ledger.saved import LedgerRow
-from leadsman.extensions.trace.trace import Trace, TraceRow
 
 SHARED = 1.0
 """Seconds until other nodes of the app have a change. The file, which wears a card out, is written less often."""
@@ -247,8 +244,8 @@ class FailureStateStore:
         directory: where.
         readers: the polls and sources to remember, by the names of their devices.
         environment: timers, clock and events.
-        traces: the trace, once there is something in it.
         found: what to keep of a device that was found at run time, by its name, as `Known.found`.
+        tables: what parts of the app keep in the file.
     """
 
     def __init__(
@@ -256,15 +253,17 @@ class FailureStateStore:
         directory: StateDirectory,
         readers: Mapping[str, Reader],
         environment: Environment,
-        traces: Sequence[Trace],
         found: Callable[[str], Mapping[str, Json]],
+        tables: Sequence[FurtherTable],
     ) -> None:
+        self.path = directory.path / FILE
+        """The file."""
         self._directory = directory
-        self._file = StateFile(directory.path / FILE, environment.clock.wall)
+        self._tables = tables
+        self._file = StateFile(self.path, environment.clock.wall, tables)
         self._readers = readers
         self._environment = environment
         self._loop = asyncio.get_running_loop()
-        self._traces = traces
         self._found_kept = found
         self._gone: set[str] = set()
         """Devices whose rows are to be deleted."""
@@ -280,9 +279,6 @@ class FailureStateStore:
         self._first: dict[str, tuple[float, float]] = {}
         """When the first call since the last success began that gave no reading: epoch and monotonic seconds."""
         self._successes_at = environment.clock.monotonic()
-        self._traced = 0
-        self._ledgers: dict[tuple[str, int], str] = {}
-        self._found_ledgers: dict[str, list[tuple[int, object]]] = {}
         self._failed = False
         self._records: Mapping[str, Health] = {}
         self._shared: SharedState | None = None
@@ -333,7 +329,7 @@ class FailureStateStore:
         try:
             return self._restore(name, known_of(saved, self._environment.clock), records, outages)
         except UNREADABLE as error:
-            _warn("%s: its state in %s is damaged (%s); the device starts without it", name, where, error)
+            warn_damaged("%s: its state in %s is damaged (%s); the device starts without it", name, where, error)
             self.change(name)  # what makes sense takes its place
             return 0.0
 
@@ -355,13 +351,14 @@ class FailureStateStore:
     def forget(self, name: str, *, at_once: bool = False) -> None:
         """Delete the rows of a device that is gone, with the next write. ``at_once``: now, so that the next life of the
         app does not have it if this one is killed. Those of one turn of the loop are one write."""
-        for kept in (self._successes, self._outages, self._first, self.outages, self._found_ledgers):
+        for kept in (self._successes, self._outages, self._first, self.outages):
             kept.pop(name, None)
         self._changed.discard(name)
         self._failing.discard(name)
         if self._shared is not None:
             self._shared.forget(name)
-        self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
+        for table in self._tables:
+            table.forget(name)
         self._gone.add(name)
         if at_once and name in self._kept:
             self._loop.call_soon(self._delete)
@@ -383,18 +380,8 @@ class FailureStateStore:
         if self._shared is not None:
             self._shared.flush()
 
-    def restore_ledgers(self, restore: Callable[[str, Sequence[LedgerRow]], None]) -> None:
-        """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
-        found, self._found_ledgers = self._found_ledgers, {}
-        for name, saved in found.items():
-            try:
-                restore(name, [LedgerRow(key, json.loads(str(document))) for key, document in saved])
-            except UNREADABLE as error:
-                _warn("%s: its ledger in %s is damaged (%s); a new one is begun", name, self._file.path, error)
-
-    def keep_ledger(self, name: str, rows: Iterable[LedgerRow]) -> None:
-        """Write these rows of a ledger with what is written next."""
-        self._ledgers.update(((name, row.key), json.dumps(row.document)) for row in rows)
+    def soon(self) -> None:
+        """Something new is to be written with what is written next."""
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=False))
 
     async def _found(self, stopping: asyncio.Event) -> dict[str, Saved]:
@@ -427,13 +414,13 @@ class FailureStateStore:
         try:
             life = None if known.life is None else life_of(known.life)
         except (LookupError, TypeError, ValueError) as error:
-            _warn("%s: its counters in %s cannot be read (%s); they begin again", name, self._file.path, error)
+            warn_damaged("%s: its counters in %s cannot be read (%s); they begin again", name, self._file.path, error)
         records.restore(name, life=life or EarlierLives(clock.wall()))
         try:
             if known.filters is not None and reader.filters is not None:
                 reader.filters.restore(known.filters, clock.monotonic(), known.away)
         except UNREADABLE as error:
-            _warn(
+            warn_damaged(
                 "%s: the state of its filters in %s cannot be read (%s); they begin again", name, self._file.path, error
             )
         pending = reader.execution.restore(known.execution, known.away)
@@ -522,13 +509,11 @@ class FailureStateStore:
             self._successes_at = now
         documents = {name: self._document(name) for name in sorted(self._changed)}
         self._changed.clear()
-        rows = [row for trace in self._traces for row in trace.rows(after=self._traced)]
-        self._traced = rows[-1].number if rows else self._traced
+        gathered = [table.gather() for table in self._tables]
         wall = self._environment.clock.wall()
-        ledgers, self._ledgers = self._ledgers, {}
         gone, self._gone = self._gone, set()
         self._kept = (self._kept - gone) | documents.keys()
-        return lambda: self._written(documents, rows, ledgers, wall, gone)
+        return lambda: self._written(documents, gathered, wall, gone)
 
     def _document(self, name: str) -> str:
         now = self._environment.clock.monotonic()
@@ -552,8 +537,7 @@ class FailureStateStore:
         """In the thread."""
         try:
             found = self._file.read(keep_aside=not self._directory.foreign)
-            with contextlib.suppress(sqlite3.DatabaseError):  # a damaged page costs the ledgers alone
-                self._found_ledgers = self._file.ledgers()
+            self._file.read_tables()
             return found
         except (sqlite3.Error, OSError) as error:
             return error
@@ -561,15 +545,16 @@ class FailureStateStore:
     def _written(
         self,
         documents: Mapping[str, str],
-        rows: Sequence[TraceRow],
-        ledgers: Mapping[tuple[str, int], str],
+        gathered: Sequence[Callable[[], None]],
         wall: float,
         gone: set[str],
     ) -> Exception | None:
         """In the thread."""
         try:
             if self._directory.may_write():
-                self._file.write(documents, rows, wall, ledgers, gone)
+                for keep in gathered:
+                    keep()
+                self._file.write(documents, wall, gone)
         except (sqlite3.Error, OSError) as error:
             return error
         return None
@@ -583,7 +568,7 @@ class FailureStateStore:
             self._directory.report(self._file.path, error)
 
 
-def _warn(message: str, name: str, where: object, error: Exception) -> None:
+def warn_damaged(message: str, name: str, where: object, error: Exception) -> None:
     """Log that something saved of a device makes no sense."""
     about = log_fields("state damaged", name, error_type=type(error).__name__)
     logger.warning(message, name, where, describe(error), extra=about)

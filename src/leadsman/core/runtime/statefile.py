@@ -1,4 +1,5 @@
-"""The SQLite file behind ``keep_state=True``: one row per handler, the rows of the trace, and those of the ledgers.
+"""The SQLite file behind ``keep_state=True``: one row per handler, and what parts of the app keep in
+further tables.
 
 Four kinds of fault, and their consequences:
 
@@ -11,35 +12,21 @@ Four kinds of fault, and their consequences:
 """
 
 import contextlib
-import json
 import logging
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.core.storage.database import Damage, Database, Layout, Work, is_damage, reading, transact
 from leadsman.core.storage.salvage import Salvaged, Table, replace, settle
 from leadsman.core.text import log_fields
-from leadsman.extensions.ledger.saved import HEAD, HOUR, KEPT_SECONDS
-from leadsman.extensions.trace.trace import MAX_ROWS as MAX_ROWS_IN_MEMORY
-from leadsman.extensions.trace.trace import ROWS as ROWS_IN_MEMORY
-from leadsman.extensions.trace.trace import TraceRow
 
-ROWS = 10_000
-"""Rows of the trace that are kept. Of more, the device with most rows loses its oldest."""
-TRIM = 500
-"""Rows after which those above are deleted: each deletion writes pages."""
-_DELETE_OLD = (
-    "DELETE FROM trace WHERE number IN (SELECT number FROM (SELECT number, row_number() OVER"
-    " (PARTITION BY handler ORDER BY number DESC) AS age FROM trace) ORDER BY age DESC, number"
-    " LIMIT max(0, (SELECT count(*) FROM trace) - ?))"
-)
-ROW_BYTES = 16 * 1024
-"""Bytes of trace rows in one write, at most: the newest row of each device, then the next ones, one of each."""
+if TYPE_CHECKING:
+    from leadsman.core.runtime.failure_state import FailureStateStore
+
 _LAYOUT = Layout(
     tables=(
         "CREATE TABLE handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL)",
@@ -54,9 +41,10 @@ _LAYOUT = Layout(
     wait=0.25,
     row="row",
 )
+"""One for all apps, whichever parts they have, so that a file outlives a change of those. What is in ``trace`` and in
+``ledger`` is the matter of the `FurtherTable` that a part of the app keeps there."""
 MAX_TABLE_BYTES = 64 * 1024 * 1024
 """Bytes of rows that are read of a table."""
-_NONE: Mapping[tuple[str, int], str] = {}
 
 logger = logging.getLogger("leadsman")
 
@@ -68,30 +56,68 @@ class Saved(NamedTuple):
     document: object
 
 
+class FurtherTable:
+    """What a part of the app keeps in a further table of the file; this one keeps nothing. A subclass has its rows, and
+    decides which of them stay.
+
+    Three methods are called on the event loop: `restore`, `forget` and `gather`. The others are called in the thread
+    that has the file.
+    """
+
+    query = ""
+    """Selects what `found` gets; empty if that is nothing."""
+
+    def found(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Take what the query selects, as the file is read. Nothing of it is checked."""
+
+    def restore(self, store: "FailureStateStore") -> None:
+        """Go on where an earlier run was: the devices have their state again. `FailureStateStore.soon` writes what
+        changes from now on."""
+
+    def forget(self, device: str) -> None:
+        """A device is gone, and its rows with it."""
+
+    def gather(self) -> Callable[[], None]:
+        """Take what is new. What is returned is called in the thread, and lets it wait for the next write."""
+        return lambda: None
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waits for the next write."""
+        return False
+
+    def work(self, gone: Sequence[tuple[str]]) -> Work:
+        """The statements that write what waits. `gone`: the devices that are gone."""
+        return []
+
+    def written(self) -> None:
+        """What `work` returned last is in the file: it waits no more."""
+
+    def begin_again(self) -> None:
+        """The file is a new one, without the rows that were written."""
+
+
 class StateFile:
     """The file. All methods block, and are called by one thread at a time.
 
     Args:
         path: the file.
         now: the wall clock, in epoch seconds.
+        tables: what parts of the app keep in it.
 
     Raises:
         sqlite3.Error, OSError: from its methods, when the file cannot be read or written just now.
     """
 
-    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, now: Callable[[], float] = time.time, tables: Sequence[FurtherTable] = ()) -> None:
         self.path = path
+        self._tables = tables
         self._now = now
         self._file = Database(path, _LAYOUT)
         self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
         self._waiting: set[str] = set()
         self._gone: set[str] = set()
-        self._rows: dict[str, deque[tuple[int, TraceRow]]] = {}  # by device, numbered as they came
-        self._came = 0
-        self._ledgers: dict[tuple[str, int], str] = {}
-        self._tracebacks: dict[str, str] = {}
         self._kept_aside = False
-        self._untrimmed = TRIM
 
     def read(self, *, keep_aside: bool = True) -> dict[str, Saved]:
         """All handlers. Changes nothing, except that a damaged file is kept aside, if wanted."""
@@ -107,23 +133,15 @@ class StateFile:
             rows = self._select(query)
         return {name: Saved(wall, document) for name, wall, document in rows}
 
-    def ledgers(self) -> dict[str, list[tuple[int, object]]]:
-        """The rows of all ledgers: keys and JSON by device, in the order of the keys; nothing is checked."""
-        found: dict[str, list[tuple[int, object]]] = {}
-        for name, key, document in self._select("SELECT name, key, document FROM ledger ORDER BY key"):
-            found.setdefault(name, []).append((key, document))
-        return found
+    def read_tables(self) -> None:
+        """Hand over what the further tables select. A damaged page costs the table alone that it is of."""
+        for table in self._tables:
+            with contextlib.suppress(sqlite3.DatabaseError):
+                if table.query:
+                    table.found(self._select(table.query))
 
-    def write(
-        self,
-        handlers: Mapping[str, str],
-        rows: Sequence[TraceRow],
-        wall: float,
-        ledgers: Mapping[tuple[str, int], str] = _NONE,
-        gone: Iterable[str] = (),
-    ) -> None:
-        """Write these handlers and rows of ledgers, add these rows of the trace, and delete the handlers that are gone,
-        with their ledgers; or nothing of it.
+    def write(self, handlers: Mapping[str, str], wall: float, gone: Iterable[str] = ()) -> None:
+        """Write these handlers and what waits in the tables, and delete the handlers that are gone; or nothing of it.
 
         What an earlier call could not write is written with it.
         """
@@ -131,13 +149,10 @@ class StateFile:
             self._gone.add(name)
             self._waiting.discard(name)
             self._handlers.pop(name, None)
-            self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
         self._gone -= handlers.keys()
         self._handlers.update((name, (wall, document)) for name, document in handlers.items())
         self._waiting |= handlers.keys()
-        self._keep_rows(rows)
-        self._ledgers = _recent(self._ledgers | dict(ledgers))
-        if not (self._waiting or self._rows or self._ledgers or self._gone):
+        if not (self._waiting or self._gone or any(table.waits for table in self._tables)):
             return
         try:
             self._commit()
@@ -148,9 +163,9 @@ class StateFile:
             self._keep_aside(error)
             self._commit()
         self._waiting.clear()
-        self._rows.clear()
-        self._ledgers.clear()
         self._gone.clear()
+        for table in self._tables:
+            table.written()
 
     def close(self) -> None:
         """Close it."""
@@ -166,58 +181,18 @@ class StateFile:
 
     def _commit(self) -> None:
         database = self._open()
-        rows, tracebacks = self._encoded_rows()
         gone = [(name,) for name in self._gone]
-        waiting = [(name, *self._handlers[name]) for name in sorted(self._waiting)]
-        ledgers = sorted((key, name, document) for (name, key), document in self._ledgers.items())
         work: Work = [
             ("DELETE FROM handler WHERE name = ?", gone),
-            ("DELETE FROM ledger WHERE name = ?", gone),
             (
                 "INSERT INTO handler (name, wall, document) VALUES (?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET wall = excluded.wall, document = excluded.document",
-                waiting,
-            ),
-            ("INSERT INTO trace (at, handler, document) VALUES (?, ?, ?)", rows),
-            (
-                "INSERT INTO ledger (key, name, document) VALUES (?, ?, ?) "
-                "ON CONFLICT (key, name) DO UPDATE SET document = excluded.document",
-                ledgers,
+                [(name, *self._handlers[name]) for name in sorted(self._waiting)],
             ),
         ]
-        if ledgers:
-            oldest = ledgers[-1][0] - KEPT_SECONDS - HOUR
-            work.append(("DELETE FROM ledger WHERE key != ? AND key < ?", [(HEAD, oldest)]))
-        untrimmed = self._untrimmed + len(rows)
-        if rows and untrimmed > TRIM:
-            work.append((_DELETE_OLD, [(ROWS,)]))
-            untrimmed = 0
+        for table in self._tables:
+            work += table.work(gone)
         transact(database, work)
-        self._tracebacks, self._untrimmed = tracebacks, untrimmed
-
-    def _encoded_rows(self) -> tuple[list[tuple[float, str, str]], dict[str, str]]:
-        """The rows of this write, as they are stored, oldest first, and each handler's last traceback."""
-        turns = [(age, -came, row) for each in self._rows.values() for age, (came, row) in enumerate(reversed(each))]
-        taken, size = list[tuple[int, TraceRow]](), 0
-        for _, came, row in sorted(turns, key=lambda turn: turn[:2]):
-            size += len(_encode([row], {row.handler: row.traceback or ""})[0][2])
-            if size > ROW_BYTES:
-                break
-            taken.append((-came, row))
-        while True:
-            tracebacks = dict(self._tracebacks)
-            encoded = _encode((row for _, row in sorted(taken)), tracebacks)
-            if sum(len(row[2]) for row in encoded) <= ROW_BYTES:
-                return encoded, tracebacks
-            taken.pop()  # tracebacks that are not stored yet come on top
-
-    def _keep_rows(self, rows: Iterable[TraceRow]) -> None:
-        """Let rows wait for the next write: as many as in memory, if the disk takes none for long."""
-        for row in rows:
-            self._came += 1
-            self._rows.setdefault(row.handler, deque(maxlen=ROWS_IN_MEMORY)).append((self._came, row))
-        for _ in range(sum(map(len, self._rows.values())) - MAX_ROWS_IN_MEMORY):
-            max(self._rows.values(), key=len).popleft()
 
     def _open(self) -> sqlite3.Connection:
         if self._file.connection is not None:
@@ -242,28 +217,8 @@ class StateFile:
 
     def _begin_again(self) -> None:
         self._waiting = set(self._handlers)
-        self._tracebacks = {}
-
-
-def _recent(ledgers: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    """The rows of ledgers that are still read after a restart: a disk that stays full must not fill the memory."""
-    oldest = max((key for _, key in ledgers), default=0) - KEPT_SECONDS - HOUR
-    return {(name, key): document for (name, key), document in ledgers.items() if key == HEAD or key >= oldest}
-
-
-def _encode(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str]]:
-    """Rows as they are stored. What a row does not have is left out, and a traceback that is the same as in the
-    handler's row before; `tracebacks` holds those, by handler, and is kept up."""
-    encoded = []
-    for row in rows:
-        fields = {key: value for key, value in row._asdict().items() if value is not None and key != "number"}
-        if row.traceback is not None and tracebacks.get(row.handler) == row.traceback:
-            del fields["traceback"]
-            fields["repeated"] = True
-        elif row.traceback is not None:
-            tracebacks[row.handler] = row.traceback
-        encoded.append((row.at, row.handler, json.dumps(fields, separators=(",", ":"))))
-    return encoded
+        for table in self._tables:
+            table.begin_again()
 
 
 def _salvage(table: Table, new: sqlite3.Connection) -> Salvaged:

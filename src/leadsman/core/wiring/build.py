@@ -85,6 +85,7 @@ PARTS = (
     Part("leadsman.core.parts.show", lambda plan: plan.show is not None, simulated=False),
     Part("leadsman.extensions.discovery.part", _is_described, "describe", simulated=False),
     Part("leadsman.extensions.ledger.part", simulated=False),
+    Part("leadsman.extensions.trace.part", simulated=False),
     Part("leadsman.core.wiring.core", join="attach_node"),
     # The devices, and what their handlers use.
     Part("leadsman.core.parts.devices"),
@@ -96,7 +97,6 @@ PARTS = (
     Part("leadsman.core.parts.contexts", _has_contexts),
     # What survives the app. What reports of the devices comes later, and finds them as they were.
     Part("leadsman.core.parts.disk", _keeps_readings_on_disk, simulated=False),
-    Part("leadsman.extensions.trace.part", simulated=False),
     Part("leadsman.core.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
     Part("leadsman.core.parts.subscription_record", _writes_alone, simulated=False),
     # What observes the devices.

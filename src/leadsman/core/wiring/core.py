@@ -38,6 +38,7 @@ from leadsman.errors import DeviceUnavailable, Stopped
 if TYPE_CHECKING:
     from leadsman.core.runtime.commands import Dispatcher
     from leadsman.core.runtime.own_requests import OwnRequests
+    from leadsman.core.runtime.statefile import FurtherTable
     from leadsman.core.storage.directory import StateDirectory
 
 
@@ -156,6 +157,8 @@ class Core(Offers):
         self.link = access.link(identity, access, node.outbox(), clock, events)
         timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
+        self.tables: list[Callable[[], FurtherTable]] = []
+        """What parts keep in the file of the saved state; each is made where the state is kept."""
         self.others = OtherTopics(events.emit)
         """Further retained topics of the devices."""
         self.publisher = PublisherContext(self.environment, plan.topics, self.link.put, self.others)

@@ -1,5 +1,7 @@
 """The ledgers: what became of each poll that was due."""
 
+from typing import TYPE_CHECKING
+
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.parts.kinds import DISK, LEDGERS
 from leadsman.core.registration.telemetry import Telemetry
@@ -7,6 +9,9 @@ from leadsman.core.wiring.core import Core
 from leadsman.extensions.ledger.ledger import NEVER_POLLED
 from leadsman.extensions.ledger.ledgers import Ledgers, Schedule
 from leadsman.extensions.ledger.reports import LedgerReports
+
+if TYPE_CHECKING:
+    from leadsman.extensions.ledger.table import LedgerTable
 
 
 def join(core: Core) -> None:
@@ -17,12 +22,19 @@ def join(core: Core) -> None:
     core.roster.follow(RosterPhase.HEALTH, _follower(reports.ledgers))
     reports.subscribe(core.environment.events)
     core.life.starts.append(reports.start)
+    core.tables.append(lambda: _table(core, reports))
 
     async def end(delivered: bool) -> None:
         disk = core.find(DISK)
         reports.stop(durable=disk is not None and disk.keeps_readings())
 
     core.life.after_delivery.append(end)
+
+
+def _table(core: Core, reports: LedgerReports) -> "LedgerTable":
+    from leadsman.extensions.ledger.table import LedgerTable  # where the state is kept
+
+    return LedgerTable(reports, lambda: (disk := core.find(DISK)) is not None and disk.left)
 
 
 def _follower(kept: Ledgers) -> Follower:

@@ -22,6 +22,7 @@ from leadsman.core.wiring.core import Core
 from leadsman.core.wiring.plan import Plan
 
 if TYPE_CHECKING:
+    from leadsman.extensions.trace.saved import TraceTable
     from leadsman.extensions.trace.trace import Trace
 
 TRACED = frozenset(
@@ -45,6 +46,7 @@ def join(core: Core) -> None:
     tracing = Tracing(core.plan)
     core.offer(TRACE, Traced(tracing.traces, tracing.resume))
     core.environment.events.subscribe(tracing.observe, Phase.TRACE)
+    core.tables.append(tracing.table)
 
 
 class Tracing:
@@ -68,6 +70,12 @@ class Tracing:
         """Go on with the outages of an earlier run: since when, epoch seconds, by device."""
         if outages:
             self._trace().resume(outages)
+
+    def table(self) -> "TraceTable":
+        """What survives a restart."""
+        from leadsman.extensions.trace.saved import TraceTable  # where the state is kept
+
+        return TraceTable(self.traces, self.resume)
 
     def _trace(self) -> "Trace":
         if not self.traces:
