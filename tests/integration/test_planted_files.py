@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadsman import App, Context
+from leadsman.core.monitoring.trace_row import TraceRow
 from leadsman.core.mqtt.message import MAX_PAYLOAD_BYTES
 from leadsman.core.runtime.statefile import StateFile
 from leadsman.core.spool.file import SpoolFile
@@ -17,7 +18,6 @@ from leadsman.core.spool.row import Quota, SpoolRow
 from leadsman.core.spool.tables import TABLES
 from leadsman.core.storage.database import APPLICATION
 from leadsman.extensions.trace.saved import TraceTable
-from leadsman.extensions.trace.trace import TraceRow
 from leadsman.testing import Harness
 from leadsman_rigs.examples import examples
 from leadsman_rigs.planted import DATABASES, ENDLESS, EVERYWHERE

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from leadsman import App, Context, Finds
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.mqtt.link import Access
-from leadsman.core.parts.kinds import DESCRIBED, FOUND, LEDGERS, STATUSES
+from leadsman.core.parts.kinds import FOUND, STATUSES
 from leadsman.core.settings.sources import Where
 from leadsman.core.wiring.build import build
 from leadsman.core.wiring.run import run, stop
+from leadsman.extensions.discovery.kinds import DESCRIBED
+from leadsman.extensions.ledger.kinds import LEDGERS
 from leadsman.extensions.nodes.cluster.part import SharingNode
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman_rigs.examples import examples

@@ -52,7 +52,7 @@ from leadsman.core.runtime.statefile import StateFile
 from leadsman.core.runtime.store import Store
 from leadsman.core.storage.directory import StateDirectory
 from leadsman.extensions.trace.saved import TraceTable
-from leadsman.extensions.trace.trace import TraceRow
+from leadsman.core.monitoring.trace_row import TraceRow
 
 directory, lives, last, last_stored = Path(sys.argv[1]), 0, 0, 0
 

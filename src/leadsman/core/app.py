@@ -38,13 +38,13 @@ from leadsman.errors import InvalidType, InvalidValue
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from leadsman.core.monitoring.trace_row import TraceRow
     from leadsman.core.registration.command import Command
     from leadsman.core.registration.source import Source
     from leadsman.core.resilience.predicate import Predicate
     from leadsman.core.runtime.adapter_recovery import LastResort
     from leadsman.core.settings.discovery import Discovery
     from leadsman.core.settings.sources import Where
-    from leadsman.extensions.trace.trace import TraceRow
     from leadsman.notices import Notice
 
 logger = logging.getLogger("leadsman")
@@ -365,7 +365,8 @@ class App(Registrar):
         self._live.ask_poll(device)
 
     def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
-        """The latest rows of the trace, of the running app or of its last run; see `leadsman.extensions.trace.trace`.
+        """The latest rows of the trace, of the running app or of its last run; see
+        `leadsman.core.monitoring.trace_row.TraceRow`.
 
         Args:
             handler: return only rows of this device.
@@ -374,7 +375,7 @@ class App(Registrar):
         if self._live.trace is None:
             return []
         handlers = None if handler is None else frozenset((handler,))
-        return self._live.trace.rows(handlers, 0.0 if since is None else since.timestamp())
+        return self._live.trace(handlers, 0.0 if since is None else since.timestamp())
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

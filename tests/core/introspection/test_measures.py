@@ -5,19 +5,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from leadsman.core.introspection.added import AddedDocuments, AddedMeasures
 from leadsman.core.introspection.measures import (
     BUILD,
     CIRCUITS,
     DROPPED,
     FAMILIES,
-    NODES,
     OF_DEVICES,
     OF_THE_APP,
     Measures,
+    Sample,
+    gauge,
 )
 from leadsman.core.mqtt.outbox import CAUSES, OnDisk, Outbox
 from leadsman.core.resilience import breaker
-from leadsman.extensions.nodes.brief import STATES
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -34,13 +35,28 @@ def test_each_family_is_of_the_app_or_of_devices():
     assert not any("handler" in family.labels for family in (*OF_THE_APP, BUILD))
 
 
+def test_a_part_measures_more_and_what_it_cannot_read_costs_only_itself():
+    faults, added = [], AddedDocuments(lambda fault: faults.append((fault.where, str(fault.error))))
+    wet, broken = gauge("wet", "Whether it rains.", "handler"), gauge("broken", "Nothing.")
+    added.measures.append(lambda: 1 / 0)
+    added.measures.append(lambda: AddedMeasures({broken: lambda: 1 / 0}, {wet: {"roof": 1.0}.__getitem__}))
+    records = SimpleNamespace(entities={"roof": None, "cellar": None})
+    found, _, measures = measured(added=added, records=records)
+
+    assert found[broken] == []
+    assert measures.families == (*OF_DEVICES, wet)
+    assert measures.of_devices(wet, ["roof", "cellar", "gone"]) == [Sample(("roof",), 1.0)]
+    what = "what is measured"
+    assert faults == [(what, "division by zero"), (what, "division by zero"), (what, "'cellar'")]
+
+
 def test_each_state_of_a_circuit_is_a_series():
     states = (breaker.Closed, breaker.Open, breaker.HalfOpen, breaker.Isolated, breaker.Disabled)
 
     assert {re.sub(r"(?<!^)(?=[A-Z])", "_", state.__name__).lower() for state in states} == set(CIRCUITS)
 
 
-def measured(on_disk=None, current=0, nodes=None):
+def measured(on_disk=None, current=0, added=None, records=None):
     """The samples of an app, by the names of their families."""
     outbox = Outbox()
     outbox.drops["refused"] = 4
@@ -49,13 +65,15 @@ def measured(on_disk=None, current=0, nodes=None):
     link = SimpleNamespace(outbox=outbox, up=True, connects=3, breaks=2, choice=SimpleNamespace(current=current))
     clock = SimpleNamespace(wall=lambda: 1000.0, monotonic=lambda: 5.0, uptime=lambda: 5.0, offset=lambda: 995.0)
     about = SimpleNamespace(name="house", version="1", leadsman="1")
-    found = Measures(about, SimpleNamespace(link=link, watching=None, nodes=nodes), clock, 0.0).of_the_app()
-    assert set(found) == {*OF_THE_APP, BUILD}
-    return found, {family.name: samples[0].value for family, samples in found.items() if samples}
+    parts = SimpleNamespace(link=link, added=added or AddedDocuments(None), records=records)
+    measures = Measures(about, parts, clock, 0.0)
+    found = measures.of_the_app()
+    assert added or set(found) == {*OF_THE_APP, BUILD}
+    return found, {family.name: samples[0].value for family, samples in found.items() if samples}, measures
 
 
 def test_dropped_messages_are_measured_by_cause_and_every_cause_has_a_series():
-    found, _ = measured()
+    found, _, _ = measured()
 
     assert {sample.labels: sample.value for sample in found[DROPPED]} == {
         **{(cause,): 0.0 for cause in CAUSES},
@@ -65,18 +83,10 @@ def test_dropped_messages_are_measured_by_cause_and_every_cause_has_a_series():
 
 @pytest.mark.parametrize(("store", "ok"), [("opening", 1), ("ok", 1), ("full", 0), ("locked", 0), ("memory", 0)])
 def test_what_is_on_disk_is_measured_and_whether_it_can_be_written(store, ok):
-    _, values = measured(OnDisk(store, 7, 5, 3, 2))
+    _, values, _ = measured(OnDisk(store, 7, 5, 3, 2))
 
     names = ("stored_readings", "replayed", "dead", "store_ok")
     assert [values[f"leadsman_outbox_{name}"] for name in names] == [7, 3, 2, ok]
-
-
-def test_nodes_are_counted_by_what_they_are_and_an_app_that_runs_alone_has_none():
-    assert "leadsman_nodes" not in measured()[1]
-    found, _ = measured(nodes=lambda: [{"state": "active"}, {"state": "standby"}, {"state": "standby"}])
-
-    counts = {sample.labels: sample.value for sample in found[NODES]}
-    assert counts == {(state,): {"active": 1.0, "standby": 2.0}.get(state, 0.0) for state in STATES}
 
 
 def test_nothing_on_disk_is_no_fault():
@@ -85,6 +95,6 @@ def test_nothing_on_disk_is_no_fault():
 
 @pytest.mark.parametrize(("current", "replacement"), [(0, 0), (1, 1), (2, 1)])
 def test_breaks_are_measured_and_whether_a_replacement_is_used(current, replacement):
-    _, values = measured(current=current)
+    _, values, _ = measured(current=current)
 
     assert (values["leadsman_mqtt_breaks"], values["leadsman_mqtt_replacement"]) == (2, replacement)

@@ -9,6 +9,7 @@ import pytest
 from leadsman import App
 from leadsman.core.event_bus import EventBus
 from leadsman.core.events import CircuitRequested, DeviceHeld
+from leadsman.core.introspection.added import AddedDocuments, AddedSection
 from leadsman.core.introspection.pages import DocumentWriter
 from leadsman.core.introspection.registry import LIST_SLICE, DeviceRegistry, declared
 from leadsman.core.introspection.sections import Introspected, Sections
@@ -16,7 +17,7 @@ from leadsman.core.introspection.service import DEVICES_PER_TURN, MAX_ANSWERS, M
 from leadsman.core.loop.clock import Clock
 from leadsman.core.mqtt.topics import Identity, Topics
 from leadsman.core.readings.reading import Reading
-from leadsman.errors import Busy, DeviceUnavailable, PollRefused, RequestRefused, UnknownDevice
+from leadsman.errors import Busy, ConfigurationError, DeviceUnavailable, PollRefused, RequestRefused, UnknownDevice
 
 DEVICES = 2000
 
@@ -54,27 +55,34 @@ class House:
         app = App("house")
         app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60)
         clock = Clock(lambda: 5.0, lambda: 1000.0)
-        self.events, self.polled, self.result, self.ledgers = [], [], None, Ledgers()
+        self.events, self.polled, self.result, self.kept = [], [], None, {}
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
         self.runners = SimpleNamespace(readers={})
+        self.added = AddedDocuments(bus.emit)
+        kept = AddedSection(lambda request: ((name, self.kept[name]) for name in request.names if name in self.kept))
+        self.added.add_section("ledger", kept)
+        self.added.add_section("trace", AddedSection(self.rows, is_list=True, large=True))
         parts = Introspected(
             records=SimpleNamespace(entities={}),
-            ledgers=self.ledgers,
             link=None,
             runners=self.runners,
             poll=self.poll,
             adapters=(),
-            traces=[],
             state_files={},
             statuses=None,
             ready=None,
+            added=self.added,
         )
         about = Identity("house", "1", "1", Topics("house"), "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
         self.devices = declared(app.telemetries, {}, {})
         self.registry = DeviceRegistry(about, self.devices, {}, health=False)
         self.service = Service(self.registry, parts, environment)
+
+    def rows(self, request):
+        yield None, {"row": 1}
+        yield None, 1 / 0
 
     def poll(self, name, answer, request, text):
         if isinstance(self.result, PollRefused):
@@ -117,27 +125,36 @@ def test_devices_are_described_in_slices(described):
     assert DEVICES - sum(slices) <= DEVICES_PER_TURN
 
 
-class Ledgers(dict):
-    """What of a ledger a service uses."""
-
-    def document(self, name, since):
-        return {"slots": self[name]}
-
-
 @pytest.mark.parametrize("section", ["devices", "ledger"])
 def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section):
     house, document = House(devices=3 * DEVICES_PER_TURN), DocumentWriter(10**9)
     names = [f"d{number}" for number in range(3 * DEVICES_PER_TURN)]
-    house.ledgers.update(dict.fromkeys(names, 1))
+    house.kept.update(dict.fromkeys(names, 1))
     request = house.service.understood({"sections": [section], "devices": names})
 
     for _ in house.service.describe(request, document):
         for name in names[DEVICES_PER_TURN::DEVICES_PER_TURN]:
-            house.ledgers.pop(name, None)
+            house.kept.pop(name, None)
             house.devices.pop(name, None)
 
     (page,) = document.end()
     assert set(json.loads(page)[section]) == set(names) - set(names[DEVICES_PER_TURN::DEVICES_PER_TURN])
+
+
+def test_a_section_of_a_part_that_fails_ends_and_costs_no_other_one():
+    house, document = House(devices=1), DocumentWriter()
+    house.kept["d0"] = 1
+    for _ in house.service.describe(house.service.understood({"sections": ["trace", "ledger", "jobs"]}), document):
+        pass
+
+    (page,) = document.end()
+    assert json.loads(page) == {"jobs": {}, "ledger": {"d0": 1}, "trace": [{"row": 1}]}
+    assert [(event.where, str(event.error)) for event in house.events] == [("the section trace", "division by zero")]
+
+
+def test_two_parts_with_one_section_are_an_error():
+    with pytest.raises(ConfigurationError, match="both answer for the section trace"):
+        House(devices=1).added.add_section("trace", AddedSection(lambda _: ()))
 
 
 def test_the_registry_is_made_in_slices():

@@ -16,11 +16,18 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from tests.extensions.http.conftest import house_app
 
-from leadsman.core.introspection.measures import EVENTS, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, SLOTS, Sample
+from leadsman.core.introspection import measures
+from leadsman.core.introspection.measures import OF_THE_APP, Sample, gauge
 from leadsman.extensions.http.metrics import Exposition
 from leadsman.extensions.ledger.ledger import DISPOSITIONS
+from leadsman.extensions.ledger.measures import AVAILABILITY, EVENTS, SLOTS
 
 GRAFANA = Path(__file__).parents[3] / "docs" / "grafana"
+OF_DEVICES = (*measures.OF_DEVICES, SLOTS, EVENTS, AVAILABILITY)
+LAG = gauge("loop_lag_seconds", "Largest delay of the event loop in the last ten seconds.")
+FAMILIES = (*measures.OF_THE_APP, LAG, measures.BUILD, *OF_DEVICES)
+"""Those of an app that runs alone."""
+NODES = gauge("nodes", "Nodes that share the app, by their state.", "state")
 FINAL = [word for word in DISPOSITIONS if word != "buffered"]
 """What may become of a slot in the end."""
 DASHBOARD, ALERTS = GRAFANA / "leadsman.json", GRAFANA / "alerts.yml"
@@ -70,9 +77,8 @@ def test_each_family_is_there_once_with_the_labels_that_it_may_have(run):
     families, _, text = scraped(run, house_app(120))
     families = [each for each in families if each.name.startswith("leadsman")]
     expected = {family.name: set(family.labels) for family in FAMILIES} | {
-        NODES.name: set(),
         EVENTS.name: set(),
-    }  # alone
+    }
 
     assert sorted(each.name for each in families) == sorted(expected)
     for each in families:
@@ -132,7 +138,10 @@ def test_a_turn_of_the_loop_writes_few_lines_however_many_samples_a_device_has()
         return [Sample((name, word), 0.0) for name in names for word in FINAL] if family is SLOTS else []
 
     of_the_app = dict.fromkeys(OF_THE_APP, ())
-    text = Exposition(SimpleNamespace(devices=devices, of_the_app=lambda: of_the_app, of_devices=of_devices))
+    measured = SimpleNamespace(
+        devices=devices, families=OF_DEVICES, of_the_app=lambda: of_the_app, of_devices=of_devices
+    )
+    text = Exposition(measured)
     lines = [b"".join(text.end()).count(b"\nleadsman_slots_total{") for _ in text.write()]
 
     assert lines[-1] == 100 * len(FINAL)
@@ -181,7 +190,9 @@ def expressions(value):
 
 @pytest.mark.parametrize("file", [DASHBOARD, ALERTS], ids=["dashboard", "alerts"])
 def test_queries_are_about_metrics_and_labels_that_exist(file):
-    known = {family.name + ("_total" if family.kind == "counter" else ""): family.labels for family in FAMILIES}
+    known = {
+        family.name + ("_total" if family.kind == "counter" else ""): family.labels for family in (*FAMILIES, NODES)
+    }
     queries = list(expressions(yaml.safe_load(file.read_text())))  # JSON is YAML
 
     assert len(queries) > 6

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leadsman.core.monitoring.trace_row import TraceRow
 from leadsman.core.runtime.statefile import StateFile
 from leadsman.extensions.trace.saved import ROW_BYTES, TraceTable
-from leadsman.extensions.trace.trace import MAX_ROWS, TraceRow
+from leadsman.extensions.trace.trace import MAX_ROWS
 from leadsman_rigs.examples import examples
 from leadsman_rigs.trace_rows import trace_rows
 

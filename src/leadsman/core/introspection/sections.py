@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.core.adapters.adapter import CANNOT_OPEN
 from leadsman.core.adapters.managed import ManagedAdapter
+from leadsman.core.introspection.added import AddedDocuments
 from leadsman.core.introspection.registrations import describe_registration
 from leadsman.core.introspection.registry import DeviceRegistry, app_section
 from leadsman.core.loop.clock import Clock, rfc3339
@@ -25,7 +26,6 @@ from leadsman.core.registration.source import Source
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.runtime.publisher import Publication
 from leadsman.core.runtime.runner import Answer, Runners
-from leadsman.extensions.ledger.ledgers import Ledgers
 
 if TYPE_CHECKING:
     from leadsman.core.introspection.document import (
@@ -40,12 +40,9 @@ if TYPE_CHECKING:
         Runtime,
         Subscribed,
     )
-    from leadsman.core.introspection.watching import Watching
-    from leadsman.core.monitoring.document import Counters, NodeSection
+    from leadsman.core.monitoring.document import Counters
     from leadsman.core.runtime.found_devices import FoundDevices
     from leadsman.core.runtime.subscriber import Subscriber
-    from leadsman.extensions.nodes.brief import Brief
-    from leadsman.extensions.trace.trace import Trace
 
 MAX_COMPARED_FIELDS = 20
 """Fields of a reading that are compared in the document."""
@@ -127,29 +124,22 @@ class Introspected(NamedTuple):
     """The parts of a running app that are described, and that requests are about."""
 
     records: HealthRecords
-    ledgers: Ledgers
     link: Link
     runners: Runners
     poll: Callable[[str, Answer, Json, bytes], None]
     """Polls a device and answers later; see `leadsman.core.runtime.poll_runner.ask`."""
     adapters: Sequence[ManagedAdapter]
-    traces: "Sequence[Trace]"
-    """The trace, once it has rows."""
     state_files: Mapping[str, str]
     """The state files that cannot be written at the moment, and why."""
     statuses: Statuses
     ready: Callable[[], bool]
     """Whether the app polls its devices."""
-    watching: "Watching | None" = None
-    """What is kept for people who watch; None where nobody can."""
+    added: AddedDocuments
+    """What other parts add."""
     subscribers: "Mapping[str, Subscriber] | None" = None
     """The subscribers, which handle the messages of other programs, by topic filter."""
     found: "FoundDevices | None" = None
     """The devices that were found at run time; None where no handler finds any."""
-    node: "NodeSection | None" = None
-    """The node that owns the app; None if it shares it with no other."""
-    nodes: "Callable[[], list[Brief]] | None" = None
-    """The nodes that share the app, this one included; None if it shares it with no other."""
     terms_of: "Callable[[Telemetry | Source | Command], dict[str, FieldTerms]]" = lambda _: {}
     """The terms that the type of a handler's result sets for its fields."""
 
@@ -186,14 +176,9 @@ class Sections:
         section = app_section(self._about)
         section["started_at"] = rfc3339(wall - now + self._started)
         section["uptime"] = round(now - self._started, 3)
-        if self._parts.watching is not None:
-            section["loop_lag"] = round(self._parts.watching.lag.seconds, 4)
         if self._parts.state_files:
             section["state_files"] = dict(self._parts.state_files)
-        if (node := self._parts.node) is not None:
-            section["node"] = node
-        if self._parts.nodes is not None:
-            section["nodes"] = self._parts.nodes()
+        self._parts.added.app(section)
         return section
 
     def mqtt(self) -> "MqttSection":
@@ -307,6 +292,7 @@ class Sections:
             found["published"] = describe_publication(publisher.publication)
             if (waiting := in_outbox(parts.link, publisher.topics, self._clock)) is not None:
                 found["outbox"] = waiting
+        parts.added.runtime(name, found)
         return found
 
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from leadsman.core.events import CircuitRequested, DeviceHeld
+from leadsman.core.events import AppFault, CircuitRequested, DeviceHeld
+from leadsman.core.introspection.added import AddedSection
 from leadsman.core.introspection.measures import Measures
 from leadsman.core.introspection.pages import DocumentWriter
 from leadsman.core.introspection.registry import LIST_SLICE, DeviceRegistry
@@ -32,7 +33,6 @@ from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 
 if TYPE_CHECKING:
     from leadsman.core.introspection.document import Beat, CircuitAnswer, HealthCheck, HealthDocument, HeldAnswer
-    from leadsman.extensions.trace.trace import TraceRow
 
 MAX_DEVICES = 32
 """Devices in trouble that the document lists. A note counts all of them."""
@@ -105,10 +105,11 @@ class Service:
             PayloadError: the request is wrong. The error explains how to correct it.
             Busy: too many answers are under way, or it asks for a large one, and too many for that are.
         """
-        request = understood(value, self.registry.devices)
-        if "recent" in request.sections and self._parts.watching is None:
+        request, added = understood(value, self.registry.devices), self._parts.added.sections
+        if "recent" in request.sections and "recent" not in added:
             raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
-        self.admit(large=len(request.names) > DEVICES_PER_TURN or "trace" in request.sections)
+        large = any(name in added and added[name].large for name in request.sections)
+        self.admit(large=len(request.names) > DEVICES_PER_TURN or large)
         return request
 
     def admit(self, *, large: bool) -> None:
@@ -152,20 +153,23 @@ class Service:
         if "jobs" in wanted:
             names = (name for name in request.names if name in known and known[name].job)
             yield from _members(document, "jobs", names, sections.device)
-        if "recent" in wanted and self._parts.watching is not None:
-            yield from _members(document, "recent", request.names, self._parts.watching.recent.recent)
-        if "trace" in wanted:
-            document.begin("trace", b"[]")
-            for number, row in enumerate(self._trace(request), 1):
-                document.member(None, row._asdict() | {"at": rfc3339(row.at)})
-                if number % LIST_SLICE == 0:
-                    yield 0.0
+        for name, section in self._parts.added.sections.items():
+            if name in wanted:
+                yield from self._added(name, section, request, document)
         if "fields" in wanted:
             yield from _members(document, "fields", request.names, sections.fields)
-        if "ledger" in wanted:
-            ledgers = self._parts.ledgers
-            names = (name for name in request.names if name in ledgers)
-            yield from _members(document, "ledger", names, lambda name: ledgers.document(name, request.since))
+
+    def _added(self, name: str, section: AddedSection, request: Query, document: DocumentWriter) -> Work:
+        """Add a section that a part of the app makes. What it raises ends this section, and costs no other one."""
+        document.begin(name, b"[]" if section.is_list else b"{}")
+        every = LIST_SLICE if section.is_list else DEVICES_PER_TURN
+        try:
+            for number, (key, value) in enumerate(section.members(request), 1):
+                document.member(key, value)
+                if number % every == 0:
+                    yield 0.0
+        except Exception as error:
+            self._environment.events.emit(AppFault(f"the section {name}", error))
 
     def beat(self) -> "Beat":
         """A sign of life, with the state of the app and of its connection."""
@@ -217,10 +221,6 @@ class Service:
     def forget(self, name: str) -> None:
         """A device that was found at run time has changed, or is gone."""
         self._sections.forget(name)
-
-    def _trace(self, request: Query) -> "list[TraceRow]":
-        handlers = frozenset(request.names) if request.chosen else None
-        return [row for trace in self._parts.traces for row in trace.rows(handlers, request.since, request.after)]
 
     # Requests about a device
 

@@ -76,7 +76,7 @@ class Heartbeat:
 
     Args:
         topics: the topics of the app.
-        common: the fields of every document of the run: those of `offline`, the client id, and the active node.
+        common: the fields of every document of the run: those of `offline`, and the client id.
         interval: seconds between heartbeats if nothing changes.
         statuses: the statuses of the devices and side jobs.
         link: sends the messages, and is described in them.

@@ -1,8 +1,5 @@
 """The health of the devices, and the heartbeat that reports it."""
 
-import functools
-from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
@@ -10,12 +7,11 @@ from leadsman.core.event_bus import Phase
 from leadsman.core.monitoring.heartbeat import Heartbeat, offline, will
 from leadsman.core.monitoring.statuses import Statuses
 from leadsman.core.mqtt.message import Message
-from leadsman.core.parts.kinds import HEARTBEAT, NODE, NODE_STATES, STATUSES
+from leadsman.core.parts.kinds import HEARTBEAT, STATUSES
 from leadsman.core.wiring.core import Core
 
 if TYPE_CHECKING:
     from leadsman.core.monitoring.document import Status
-    from leadsman.extensions.nodes.brief import State
 
 
 def join(core: Core) -> None:
@@ -35,8 +31,6 @@ def join(core: Core) -> None:
     )
     core.offer(STATUSES, statuses)
     core.offer(HEARTBEAT, heartbeat)
-    if (states := core.find(NODE_STATES)) is not None:
-        heartbeat.sections.add(functools.partial(_count_nodes, states))
     events.subscribe(core.records, Phase.HEALTH)
     events.subscribe(heartbeat.observe)
     events.subscribe(core.outages.observe)
@@ -60,17 +54,10 @@ def publish_offline(core: Core) -> None:
     core.life.last_messages.append(("the last status", goodbye))
 
 
-def _count_nodes(states: "Callable[[], Mapping[str, State]]", document: "Status") -> None:
-    """How many nodes share the app, by what they are."""
-    document["nodes"] = dict(Counter(states().values()))
-
-
 def _common(core: Core) -> "Status":
     """The fields that each heartbeat of this run contains."""
     found = offline(core.plan.identity.version, 0, dry_run=core.plan.dry_run)
     found["client_id"] = core.plan.identity.client_id
-    if (node := core.find(NODE)) is not None:
-        found["node"] = node
     return found
 
 

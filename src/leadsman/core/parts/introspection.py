@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING
 from leadsman.core.devices.roster import RosterPhase, forgetting
 from leadsman.core.mqtt.connection import Received
 from leadsman.core.mqtt.topics import DOCTOR
-from leadsman.core.parts.kinds import (
-    ANSWERS,
-    BRIEFS,
-    DESCRIBED,
-    FOUND,
-    HEARTBEAT,
-    LEDGERS,
-    NODE,
-    STATUSES,
-    SUBSCRIBERS,
-    TRACE,
-    WATCHING,
-)
+from leadsman.core.parts.kinds import ANSWERS, FOUND, HEARTBEAT, STATUSES, SUBSCRIBERS
 from leadsman.core.runtime.poll_runner import ask
 from leadsman.core.wiring.core import Core
 from leadsman.core.wiring.plan import OPERATIONS
@@ -118,7 +106,7 @@ class RunningAnswers:
         """The list of the devices, with their topics."""
         from leadsman.core.introspection.registry import DeviceRegistry
 
-        plan, health = self._core.plan, self._core.find(DESCRIBED) is not None
+        plan, health = self._core.plan, "health" in self._core.documents.topics
         return DeviceRegistry(plan.identity, self._core.roster, self._core.others.topics, health=health)
 
     @cached_property
@@ -130,20 +118,16 @@ class RunningAnswers:
         core = self._core
         parts = Introspected(
             records=core.records,
-            ledgers=core.of(LEDGERS).ledgers,
             link=core.link,
             runners=core.runners,
             poll=functools.partial(ask, core.roster.polls),
             adapters=core.plan.adapters,
-            traces=core.of(TRACE).traces,
             state_files=core.of(HEARTBEAT).state_files,
             statuses=core.of(STATUSES),
             ready=lambda: core.device_group.polling,
-            watching=core.find(WATCHING),
+            added=core.documents,
             subscribers=core.find(SUBSCRIBERS),
             found=core.find(FOUND),
-            node=core.find(NODE),
-            nodes=core.find(BRIEFS),
             terms_of=_terms_of,
         )
         return Service(self.registry, parts, core.environment)

@@ -1,17 +1,13 @@
 """How devices fail is remembered over a restart, and over a change of the node."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
 from leadsman.core.events import Event, LinkUp
-from leadsman.core.parts.kinds import FAILURE_STATES, FOUND, SAVED
-from leadsman.core.runtime.failure_state import FailureStateStore
+from leadsman.core.parts.kinds import FOUND, SAVED
+from leadsman.core.runtime.failure_state import FailureStateStore, StatesElsewhere
 from leadsman.core.wiring.core import Core
-
-if TYPE_CHECKING:
-    from leadsman.extensions.nodes.failure_state import FailureStates
 
 
 def _nothing(name: str) -> Mapping[str, object]:
@@ -26,7 +22,7 @@ async def join(core: Core) -> None:
     kept = _nothing if found is None else found.kept
     store = FailureStateStore(core.state_directory, readers, core.environment, kept, tables)
     core.offer(SAVED, store)
-    if (states := core.find(FAILURE_STATES)) is not None:
+    if (states := core.node.failure_states) is not None:
         _share(core, store, states)
     # In a cluster the handler finds its devices again, where it is.
     rejoin = None if found is None or core.node.shared else found.restore
@@ -39,7 +35,7 @@ async def join(core: Core) -> None:
     core.life.after_delivery.append(lambda _: store.finish())
 
 
-def _share(core: Core, store: FailureStateStore, states: "FailureStates") -> None:
+def _share(core: Core, store: FailureStateStore, states: StatesElsewhere) -> None:
     """Publish the failure state for the other nodes."""
 
     def publish(name: str, document: str) -> None:
@@ -67,7 +63,7 @@ def _follower(core: Core, store: FailureStateStore) -> Follower:
         name = device.name
         if device.runner is None:
             return
-        document, age, states = None, 0.0, core.find(FAILURE_STATES)
+        document, age, states = None, 0.0, core.node.failure_states
         if states is not None:
             core.others.keep(name, (states.topic(name),))
             document, age = states.of(name) or (None, 0.0)

@@ -21,7 +21,7 @@ import logging
 import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leadsman.core.events import (
     AttemptFailed,
@@ -46,8 +46,31 @@ from leadsman.core.storage.database import is_locked
 from leadsman.core.storage.directory import LOCK_CHECK_INTERVAL, LOCK_TIMEOUT, StateDirectory
 from leadsman.core.text import describe, log_fields
 
+if TYPE_CHECKING:
+    from leadsman.core.mqtt.message import Message
+
 SHARED = 1.0
 """Seconds until other nodes of the app have a change. The file, which wears a card out, is written less often."""
+
+
+class StatesElsewhere(Protocol):
+    """The failure state of the devices that several nodes share, as it is heard. Nothing of it is checked."""
+
+    def found(self) -> dict[str, tuple[str, float]]:
+        """The documents by device, with their ages in seconds."""
+        ...
+
+    def of(self, device: str) -> tuple[str, float] | None:
+        """The document of one device, with its age in seconds; None if there is none."""
+        ...
+
+    def message(self, device: str, document: str) -> "Message | None":
+        """The message that publishes the document of a device; None if it is too large."""
+        ...
+
+    def topic(self, device: str) -> str:
+        """Where the document of a device is."""
+        ...
 
 
 class SharedState:

@@ -13,6 +13,7 @@ from leadsman.core.devices.group import DeviceGroup, DeviceServices
 from leadsman.core.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
 from leadsman.core.event_bus import EventBus, Observers
 from leadsman.core.events import StateFailed, StateWritten
+from leadsman.core.introspection.added import AddedDocuments
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.loop.slices import Slices
 from leadsman.core.loop.timers import Timers
@@ -37,6 +38,7 @@ from leadsman.errors import DeviceUnavailable, Stopped
 
 if TYPE_CHECKING:
     from leadsman.core.runtime.commands import Dispatcher
+    from leadsman.core.runtime.failure_state import StatesElsewhere
     from leadsman.core.runtime.own_requests import OwnRequests
     from leadsman.core.runtime.statefile import FurtherTable
     from leadsman.core.storage.directory import StateDirectory
@@ -100,6 +102,11 @@ class Node:
     """Whether this node may act now, which is asked before any timer rings; None: it always may."""
 
     @property
+    def failure_states(self) -> "StatesElsewhere | None":
+        """How devices fail on the other nodes, once it is known; None where that is not shared."""
+        return None
+
+    @property
     def leaving(self) -> bool:
         """Whether the process ends with the app."""
         return True
@@ -157,6 +164,8 @@ class Core(Offers):
         self.link = access.link(identity, access, node.outbox(), clock, events)
         timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
+        self.documents = AddedDocuments(events.emit)
+        """What parts add to the documents of the app."""
         self.tables: list[Callable[[], FurtherTable]] = []
         """What parts keep in the file of the saved state; each is made where the state is kept."""
         self.others = OtherTopics(events.emit)

@@ -19,12 +19,12 @@ from leadsman.core.settings.sections import Sections
 from leadsman.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from leadsman.core.monitoring.trace_row import TraceRow
     from leadsman.core.registration.command import Command
     from leadsman.core.registration.injection import Handler
     from leadsman.core.registration.source import Source
     from leadsman.core.resilience.catalogue import Catalogue
     from leadsman.core.runtime.adapter_recovery import LastResort
-    from leadsman.extensions.trace.trace import Trace
     from leadsman.notices import Notice
 
 
@@ -61,8 +61,9 @@ class LiveParts:
         """Asks for a poll of a device, while devices are polled."""
         self.listeners: list[tuple[type[Notice], Handler]] = []
         """The functions that get notices, each with the kind that it takes."""
-        self.trace: Trace | None = None
-        """The trace of the running app or of its last run, once there is something in it."""
+        self.trace: Callable[[frozenset[str] | None, float], list[TraceRow]] | None = None
+        """Gives the rows of the trace of the running app or of its last run, once there are any: those of some devices,
+        or all, from a time on, epoch seconds."""
 
     def end(self) -> None:
         """The app runs no more. Its trace stays."""

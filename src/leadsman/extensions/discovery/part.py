@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.events import Event
 from leadsman.core.introspection.retained import APP
-from leadsman.core.parts.kinds import DESCRIBED, FOUND, HEARTBEAT, STATUSES, TAKEN_NAMES
+from leadsman.core.parts.kinds import FOUND, HEARTBEAT, STATUSES, TAKEN_NAMES
 from leadsman.core.settings.discovery import APP as APP_IDENTIFIER
 from leadsman.core.settings.sections import DiscoverySettings
 from leadsman.core.text import log_fields
@@ -18,6 +18,7 @@ from leadsman.core.wiring.plan import Plan
 from leadsman.extensions.discovery.announcer import Announcer, HealthTopics
 from leadsman.extensions.discovery.description import RetainedMessage
 from leadsman.extensions.discovery.homeassistant import HomeAssistant
+from leadsman.extensions.discovery.kinds import DESCRIBED
 from leadsman.extensions.discovery.registered import Described, DescribedDevices
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def describe(core: Core) -> None:
     if discovery is None:
         return
     core.offer(DESCRIBED, describe_devices(core.plan, discovery))
+    core.documents.topics.add("health")
     core.offer(TAKEN_NAMES, lambda: names_of(core.plan, discovery))
 
 

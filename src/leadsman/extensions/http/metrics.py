@@ -7,7 +7,7 @@ is measured of the process (``process_*``) comes from the library's own collecto
 
 from collections.abc import Iterator, Sequence
 
-from leadsman.core.introspection.measures import OF_DEVICES, Measures, MetricFamily, Sample
+from leadsman.core.introspection.measures import Measures, MetricFamily, Sample
 from leadsman.core.introspection.pages import PIECE
 from leadsman.core.loop.slices import Work
 from leadsman.errors import missing
@@ -42,7 +42,7 @@ class Exposition:
         self._add(generate_latest(PROCESS_COLLECTOR))
         yield 0.0
         devices = self._measures.devices
-        for family in OF_DEVICES:
+        for family in self._measures.families:
             start = 0
             while start < len(devices):
                 samples, end = self._next(family, devices, start)

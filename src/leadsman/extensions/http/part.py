@@ -1,12 +1,19 @@
 """The HTTP endpoint, and what is kept for people who watch."""
 
 import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import RosterPhase, forgetting
+from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member
 from leadsman.core.introspection.watching import Watching
-from leadsman.core.parts.kinds import ANSWERS, WATCHING
+from leadsman.core.parts.kinds import ANSWERS
 from leadsman.core.wiring.core import Core
 from leadsman.extensions.http.door import keep_open
+from leadsman.extensions.http.kinds import WATCHING
+
+if TYPE_CHECKING:
+    from leadsman.core.introspection.requests import Query
 
 
 def watch(core: Core) -> None:
@@ -15,7 +22,23 @@ def watch(core: Core) -> None:
     watching = Watching(environment.clock, environment.timers, environment.events)
     core.offer(WATCHING, watching)
     core.listen(watching.on_reading)
+    documents = core.documents
+    documents.app.add(lambda section: section.update({"loop_lag": round(watching.lag.seconds, 4)}))
+    documents.add_section("recent", AddedSection(functools.partial(_recent, watching)))
+    documents.measures.append(functools.partial(_measures, watching))
     core.roster.follow(RosterPhase.STATUS, forgetting(watching.recent.forget))
+
+
+def _recent(watching: Watching, request: "Query") -> Iterator[Member]:
+    """What introspection has of the last values."""
+    return ((name, watching.recent.recent(name)) for name in request.names)
+
+
+def _measures(watching: Watching) -> AddedMeasures:
+    from leadsman.core.introspection.measures import gauge  # for who measures
+
+    lag = gauge("loop_lag_seconds", "Largest delay of the event loop in the last ten seconds.")
+    return AddedMeasures(app={lag: lambda: watching.lag.seconds})
 
 
 def join(core: Core) -> None:

@@ -1,16 +1,21 @@
 """The ledgers: what became of each poll that was due."""
 
+import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
-from leadsman.core.parts.kinds import DISK, LEDGERS
+from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member
+from leadsman.core.parts.kinds import DISK
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.wiring.core import Core
+from leadsman.extensions.ledger.kinds import LEDGERS
 from leadsman.extensions.ledger.ledger import NEVER_POLLED
 from leadsman.extensions.ledger.ledgers import Ledgers, Schedule
 from leadsman.extensions.ledger.reports import LedgerReports
 
 if TYPE_CHECKING:
+    from leadsman.core.introspection.requests import Query
     from leadsman.extensions.ledger.table import LedgerTable
 
 
@@ -23,12 +28,25 @@ def join(core: Core) -> None:
     reports.subscribe(core.environment.events)
     core.life.starts.append(reports.start)
     core.tables.append(lambda: _table(core, reports))
+    core.documents.add_section("ledger", AddedSection(functools.partial(_section, reports.ledgers)))
+    core.documents.measures.append(functools.partial(_measures, reports.ledgers))
 
     async def end(delivered: bool) -> None:
         disk = core.find(DISK)
         reports.stop(durable=disk is not None and disk.keeps_readings())
 
     core.life.after_delivery.append(end)
+
+
+def _section(ledgers: Ledgers, request: "Query") -> Iterator[Member]:
+    """What introspection has of the ledgers."""
+    return ((name, ledgers.document(name, request.since)) for name in request.names if name in ledgers)
+
+
+def _measures(ledgers: Ledgers) -> AddedMeasures:
+    from leadsman.extensions.ledger.measures import measures  # for who measures
+
+    return measures(ledgers)
 
 
 def _table(core: Core, reports: LedgerReports) -> "LedgerTable":

@@ -1,7 +1,7 @@
 """The trace: the latest failures of each device, and what was decided about them."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.core.event_bus import Phase
@@ -17,11 +17,13 @@ from leadsman.core.events import (
     MessageFailed,
     PollFailed,
 )
-from leadsman.core.parts.kinds import TRACE, Traced
+from leadsman.core.introspection.added import AddedSection, Member
+from leadsman.core.loop.clock import rfc3339
 from leadsman.core.wiring.core import Core
 from leadsman.core.wiring.plan import Plan
 
 if TYPE_CHECKING:
+    from leadsman.core.introspection.requests import Query
     from leadsman.extensions.trace.saved import TraceTable
     from leadsman.extensions.trace.trace import Trace
 
@@ -44,9 +46,9 @@ has none."""
 def join(core: Core) -> None:
     """Begin the trace with the first failure. What saves it comes later, and goes on with outages of an earlier run."""
     tracing = Tracing(core.plan)
-    core.offer(TRACE, Traced(tracing.traces, tracing.resume))
     core.environment.events.subscribe(tracing.observe, Phase.TRACE)
     core.tables.append(tracing.table)
+    core.documents.add_section("trace", AddedSection(tracing.entries, is_list=True, large=True))
 
 
 class Tracing:
@@ -71,6 +73,13 @@ class Tracing:
         if outages:
             self._trace().resume(outages)
 
+    def entries(self, request: "Query") -> Iterator[Member]:
+        """The rows that a request asks for, each a `leadsman.core.introspection.document.TraceEntry`."""
+        handlers = frozenset(request.names) if request.chosen else None
+        for trace in self.traces:
+            for row in trace.rows(handlers, request.since, request.after):
+                yield None, row._asdict() | {"at": rfc3339(row.at)}
+
     def table(self) -> "TraceTable":
         """What survives a restart."""
         from leadsman.extensions.trace.saved import TraceTable  # where the state is kept
@@ -85,5 +94,5 @@ class Tracing:
             readers = {each.name: each for each in self._plan.readers}
             trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
             self.traces.append(trace)
-            self._plan.live.trace = trace
+            self._plan.live.trace = trace.rows
         return self.traces[0]

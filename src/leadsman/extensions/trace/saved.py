@@ -4,12 +4,13 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from leadsman.core.monitoring.trace_row import TraceRow
 from leadsman.core.runtime.failure_state import FailureStateStore
 from leadsman.core.runtime.statefile import FurtherTable
 from leadsman.core.storage.database import Work
 from leadsman.extensions.trace.trace import MAX_ROWS as MAX_ROWS_IN_MEMORY
 from leadsman.extensions.trace.trace import ROWS as ROWS_IN_MEMORY
-from leadsman.extensions.trace.trace import Trace, TraceRow
+from leadsman.extensions.trace.trace import Trace
 
 ROWS = 10_000
 """Rows of the trace that are kept. Of more, the device with most rows loses its oldest."""

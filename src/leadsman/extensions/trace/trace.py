@@ -10,7 +10,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
-from typing import NamedTuple
 
 from leadsman.core.events import (
     AdapterFailed,
@@ -28,6 +27,7 @@ from leadsman.core.events import (
     ReadingTaken,
 )
 from leadsman.core.monitoring.bugs import is_bug, message_of
+from leadsman.core.monitoring.trace_row import TraceRow
 from leadsman.core.resilience.failure import RetryRequested
 from leadsman.core.text import clean, without_secret_lines
 
@@ -39,31 +39,6 @@ MAX_FRAMES = 16
 """Frames of a traceback, the innermost ones. An error that is raised again and again collects them without end."""
 MAX_TRACEBACK_CHARS = 4000
 """Characters. The end is kept, since it shows where the error was raised."""
-
-
-class TraceRow(NamedTuple):
-    """One row. `number` counts from 1 since the start of the app; `at` is epoch seconds."""
-
-    number: int
-    at: float
-    handler: str
-    """The device; or the adapter, the filter of the subscription, or the part of the app, in rows about one."""
-    reason: str
-    """``retry``; why there is none (``count``, ``budget``, ``next-poll``, …); ``recovered``, ``circuit open``,
-    ``held``, …"""
-    cycle: int | None = None
-    """Polls of the outage that failed before this one."""
-    attempt: int | None = None
-    """The call within the poll, from 1."""
-    delay: float | None = None
-    """Seconds until the next attempt. In a ``deferred`` row, the length of the pause that the device asked for."""
-    error_type: str | None = None
-    error_message: str | None = None
-    traceback: str | None = None
-    policy: str | None = None
-    breaker: str | None = None
-    by: str | None = None
-    """The person, in a row about an action of a person."""
 
 
 class Trace:

@@ -14,15 +14,17 @@ from leadsman.core.loop.timers import Timers
 from leadsman.core.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.core.mqtt.link import Access
 from leadsman.core.mqtt.outbox import Outbox
-from leadsman.core.parts.kinds import ANSWERS, BRIEFS, FAILURE_STATES, FOUND, NODE_STATES, SAVED
+from leadsman.core.parts.kinds import ANSWERS, FOUND, SAVED
 from leadsman.core.resilience.environment import Environment
 from leadsman.core.resilience.overrides import handler_context
 from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.core.wiring.run import serve
 from leadsman.errors import VersionRefused
+from leadsman.extensions.nodes.added import add_to_documents
 from leadsman.extensions.nodes.cluster.cluster import Cluster, FencedOutbox, ForeignNodes
 from leadsman.extensions.nodes.cluster.report import ClusterReport
+from leadsman.extensions.nodes.failure_state import FailureStates
 
 HAND_OVER = 0.9
 """Seconds, of the two that `leadsman.core.wiring.process` allows for the end, for a node to give its devices up."""
@@ -51,6 +53,12 @@ class SharingNode(Node):
         self.shards: Shards | None = None
         """The shards at work on this node; None before it has joined."""
         self._core: Core | None = None
+        self._failure_states: FailureStates | None = None
+
+    @property
+    def failure_states(self) -> FailureStates | None:
+        """See `Node`."""
+        return self._failure_states
 
     def outbox(self) -> Outbox:
         """See `Node`."""
@@ -71,10 +79,8 @@ class SharingNode(Node):
         core.link.require_newer()
         core.environment.events.subscribe(self._observe, readings=False)
         self._report = ClusterReport(self._cluster, core.plan, core.link, core.environment.clock)
-        core.offer(BRIEFS, self._report.briefs)
-        core.offer(NODE_STATES, self._report.states)
         if core.plan.keep_state:
-            core.offer(FAILURE_STATES, self._cluster.share_state(core.link))
+            self._failure_states = self._cluster.share_state(core.link)
 
     def _observe(self, event: Event) -> None:
         """A broker that refuses MQTT 5 at the start is a fault of the settings. Later it may be one for a while."""
@@ -88,6 +94,7 @@ class SharingNode(Node):
     def join(self, core: Core) -> None:
         """See `Node`. Requests to drain wait for their turn with all others."""
         cluster, report, life = self._cluster, self._report, core.life
+        add_to_documents(core, report)
         link, requests = core.link, core.of(ANSWERS).requests
         link.listen(report.drain_topic, lambda received: requests.add(received, report.asked, report.refuse))
         if not core.plan.dry_run:

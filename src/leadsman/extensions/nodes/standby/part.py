@@ -8,12 +8,13 @@ import time
 
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.mqtt.link import Access
-from leadsman.core.parts.kinds import BRIEFS, FAILURE_STATES, NODE, NODE_STATES
 from leadsman.core.runtime.supervision import cancel
 from leadsman.core.text import clean, log_fields
 from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.core.wiring.run import serve
+from leadsman.extensions.nodes.added import add_to_documents
+from leadsman.extensions.nodes.failure_state import FailureStates
 from leadsman.extensions.nodes.standby.machine import AppEnded, TakingOver
 from leadsman.extensions.nodes.standby.node import StandbyNode
 from leadsman.extensions.watchdog.watchdog import Signs
@@ -42,18 +43,14 @@ class ActiveNode(Node):
         """See `Node`."""
         return self._node.leaving
 
-    def attach(self, core: Core) -> None:
+    @property
+    def failure_states(self) -> FailureStates | None:
         """See `Node`."""
-        node = self._node
-        if (ownership := node.ownership) is not None:
-            core.offer(NODE, ownership)
-        if (states := node.observer.failure_states) is not None:
-            core.offer(FAILURE_STATES, states)
-        core.offer(BRIEFS, node.report.briefs)
-        core.offer(NODE_STATES, node.report.states)
+        return self._node.observer.failure_states
 
     def join(self, core: Core) -> None:
         """See `Node`."""
+        add_to_documents(core, self._node.report, self._node.ownership)
         core.life.waits.append(functools.partial(self._node.owner_or, core.environment.stopping))
 
 

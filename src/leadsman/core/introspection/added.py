@@ -1,0 +1,78 @@
+"""What parts of an app add to its documents while it runs. Nothing of it is called before somebody asks."""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+
+from leadsman.core.event_bus import Observers
+from leadsman.core.events import AppFault
+from leadsman.errors import two_parts
+
+if TYPE_CHECKING:
+    from leadsman.core.introspection.document import AppSection, Runtime
+    from leadsman.core.introspection.measures import Measured, MetricFamily
+    from leadsman.core.introspection.requests import Query
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Member = tuple[str | None, object]
+"""A member of a section: its key and its value; the key is None in a list."""
+
+
+class AddedSection(NamedTuple):
+    """A section of introspection that a request must name."""
+
+    members: "Callable[[Query], Iterable[Member]]"
+    """Makes the members that a request asks for, one by one."""
+    is_list: bool = False
+    """Whether it is a list of its members, and no object."""
+    large: bool = False
+    """Whether an answer with it is a large one, of which few are made at a time."""
+
+
+class AddedMeasures(NamedTuple):
+    """Families of what is measured, each with what reads it."""
+
+    app: "Mapping[MetricFamily, Callable[[], Measured]]" = MappingProxyType({})
+    device: "Mapping[MetricFamily, Callable[[str], Measured]]" = MappingProxyType({})
+    """Those with a sample, or some, for each device. The label of its name is the first one."""
+
+
+class AddedDocuments:
+    """What is added.
+
+    Args:
+        emit: takes the faults of what adds something.
+    """
+
+    def __init__(self, emit: Callable[[AppFault], None]) -> None:
+        self.emit = emit
+        """Takes the faults of what adds something."""
+        self.app: Observers[[AppSection]] = Observers("a section of the app", emit)
+        """Called with each section of the app, to add fields to it."""
+        self.runtime: Observers[[str, Runtime]] = Observers("a section of a device", emit)
+        """Called with the name of a device and each document of its state, to add fields to it."""
+        self.sections: dict[str, AddedSection] = {}
+        """The further sections; see `add_section`."""
+        self.measures: list[Callable[[], AddedMeasures]] = []
+        """Called by each who measures: gives further families."""
+        self.topics: set[str] = set()
+        """The last levels of further retained topics that each device has."""
+
+    def tried(self, what: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """What `read` returns; None if it raises, which is reported as a fault of the app, in `what`."""
+        try:
+            return read(*args, **kwargs)
+        except Exception as error:
+            self.emit(AppFault(what, error))
+            return None
+
+    def add_section(self, name: str, section: AddedSection) -> None:
+        """Answer requests for one more section.
+
+        Raises:
+            ConfigurationError: there is one of this name.
+        """
+        if name in self.sections:
+            raise two_parts(name, name, f"answer for the section {name}")
+        self.sections[name] = section
