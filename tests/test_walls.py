@@ -11,23 +11,14 @@ ROOT = Path(__file__).parents[1]
 DAY = ("tests/integration/test_own_part.py", "tests/integration/test_lifespan.py")
 """The tests of the core that run by day without each. By night all do."""
 OPEN = {
-    "discovery": {
-        *("core/parts/introspection.py", "core/parts/kinds.py", "core/parts/show.py"),
-        *("extensions/nodes/cluster/part.py", "tools/doctor/access.py", "tools/doctor/subject.py"),
-    },
-    "http": {"core/parts/kinds.py", "core/wiring/outside.py"},
+    "discovery": {"extensions/nodes/cluster/part.py", "tools/doctor/access.py"},
+    "http": {"core/wiring/outside.py"},
     "nodes": {
-        *("core/introspection/document.py", "core/introspection/measures.py", "core/introspection/schema.py"),
-        *("core/introspection/sections.py", "core/parts/heartbeat.py", "core/parts/kinds.py"),
-        *("core/parts/saved_state.py", "core/wiring/outside.py", "tools/cli/commands/clean.py", "tools/cli/fleet.py"),
-        *("tools/cli/nodes.py", "tools/doctor/access.py"),
+        *("core/introspection/document.py", "core/introspection/schema.py", "core/wiring/outside.py"),
+        *("tools/cli/commands/clean.py", "tools/cli/fleet.py", "tools/cli/nodes.py", "tools/doctor/access.py"),
     },
     "sessions": {"testing/harness.py"},
-    "ledger": {
-        *("core/introspection/document.py", "core/introspection/measures.py", "core/introspection/schema.py"),
-        *("core/introspection/sections.py", "core/parts/kinds.py", "core/runtime/failure_state.py"),
-        "core/runtime/statefile.py",
-    },
+    "ledger": {"core/introspection/document.py", "core/introspection/schema.py"},
     "doctor": {"tools/cli/commands/acl.py", "tools/cli/commands/check.py", "tools/cli/commands/clean.py"},
 }
 """The files that still name what can be left out, by its name."""
