@@ -2,7 +2,7 @@
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
-from leadsman.core.extension import Documents, Extension, Join, JoinPhase, Place
+from leadsman.core.extension import Command, Documents, Extension, Join, JoinPhase, Place
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
 from leadsman.core.readings.reading import Reading
 from leadsman.core.registration.declaration import Option
@@ -15,6 +15,7 @@ __all__ = [
     "DISK",
     "HEARTBEAT",
     "STATUSES",
+    "Command",
     "Core",
     "Departure",
     "Device",

@@ -39,6 +39,17 @@ class Place(NamedTuple):
     name: str
 
 
+class Command(NamedTuple):
+    """A command of the command line: the object that a `Place` in `Extension.commands` names."""
+
+    run: Callable[..., int | None]
+    """Called with the `App`, whose settings are loaded, and the `argparse.Namespace` of its arguments. It returns the
+    exit code; None is 0. A `LeadsmanError` that it raises is shown as its message."""
+    arguments: Callable[..., object] | None = None
+    """Called with the `argparse.ArgumentParser` of the command, to add arguments to it; it has ``--config``, ``--set``
+    and ``--mqtt``."""
+
+
 class Documents(NamedTuple):
     """What an extension adds to the documents of an app."""
 
@@ -61,7 +72,9 @@ class Extension:
     options: ClassVar[Mapping[str, type]] = {}
     """Further options of decorators: a `TypedDict` by the kind of the decorator, such as ``"telemetry"``."""
     commands: ClassVar[Mapping[str, Place]] = {}
-    """Commands of the command line, by name. The object is imported when the command is typed."""
+    """Commands of the command line, by name: each names a `leadsman.extension.Command`, which is imported when it is
+    typed: ``leadsman alarms house:app``, or ``house alarms`` where the app is a program of its own. One that has the
+    name of a command of leadsman is reached there only."""
     checks: ClassVar[Mapping[str, Callable[..., object]]] = {}
     """Checks of ``leadsman doctor``, by name."""
     documents: ClassVar[Documents] = Documents()

@@ -8,6 +8,7 @@
 import argparse
 import asyncio
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,8 @@ from leadsman.errors import InvalidValue
 from leadsman.tools.cli.arguments import CODES, OF_AN_APP, Parser, add, ends_after
 from leadsman.tools.cli.commands import command
 from leadsman.tools.cli.commands.run import showing
-from leadsman.tools.cli.main import run_command
+from leadsman.tools.cli.main import guarded
+from leadsman.tools.cli.own_commands import grouped, typed_of
 from leadsman.tools.cli.target import load_app
 
 if TYPE_CHECKING:
@@ -52,21 +54,28 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
             from leadsman.core.process_one import leave_process_one
 
             leave_process_one()
-        parser = _parser(app)
-        options, unknown = parser.parse_known_args(arguments)
-        parser.refuse(unknown)
-        options.run = _demo if options.mode == "demo" else command(options.mode).run
-        options.target, options.given = app, dict(demo or {}) if options.mode == "demo" else {}
-        with ended_after(options.duration):
-            return run_command(options, app.name)
+        return guarded(lambda: _run(app, demo or {}, sys.argv[1:] if arguments is None else arguments), app.name)
 
     return main
+
+
+def _run(app: App, demo: Mapping[str, str], words: Sequence[str]) -> int | None:
+    if words and not words[0].startswith("-") and (own := typed_of(app, words, app.name)) is not None:
+        return own()
+    parser = _parser(app)
+    options, unknown = parser.parse_known_args(words)
+    parser.refuse(unknown)
+    run = _demo if options.mode == "demo" else command(options.mode).run
+    options.target, options.given = app, dict(demo) if options.mode == "demo" else {}
+    with ended_after(options.duration):
+        return run(options)
 
 
 def _parser(app: App) -> Parser:
     parser = Parser(
         prog=app.name,
-        description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
+        description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM."
+        + grouped(app),
         examples=(f"{app.name} --demo", f"{app.name} --check", f"{app.name} --mqtt mqtt://broker.lan"),
         notes=CODES,
     )

@@ -12,24 +12,31 @@ from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add, paragraphs
 from leadsman.tools.cli.commands import COMMANDS, command, commands
+from leadsman.tools.cli.own_commands import typed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; errors are lines on stderr, never a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     name = next((word for word in words if not word.startswith("-")), None)
-    known = name in COMMANDS or name in commands()
-    root = parser((name,) if name is not None and known else ())
-    if name is not None and not known:
-        instead = _OTHER_NAMES.get(name)
-        advice = f"write leadsman {instead}" if instead else suggestion(name, commands())
-        root.error(f"there is no command {name!r}; {advice}")
+    if name is not None and name not in COMMANDS and name not in commands():
+        return guarded(lambda: _of_an_extension(words, name), "leadsman")
+    root = parser(() if name is None else (name,))
     options, unknown = root.parse_known_args(words)
     if hasattr(options, "named"):  # argparse takes no further word after an option
         options.named += [word for word in unknown if not word.startswith("-")]
         unknown = [word for word in unknown if word.startswith("-")]
     options.refuse(unknown)
     return run_command(options, "leadsman")
+
+
+def _of_an_extension(words: Sequence[str], name: str) -> int | None:
+    """Run a command that is none of leadsman, if the app of the next word has it."""
+    if words[0] == name and (own := typed(words)) is not None:
+        return own()
+    instead = _OTHER_NAMES.get(name)
+    advice = f"write leadsman {instead}" if instead else suggestion(name, commands())
+    return parser(()).error(f"there is no command {name!r}; {advice}")
 
 
 _OTHER_NAMES = {"help": "--help", "version": "--version", "start": "run", "list": "inspect", "status": "watch"}
@@ -39,8 +46,13 @@ _OTHER_NAMES = {"help": "--help", "version": "--version", "start": "run", "list"
 def run_command(options: argparse.Namespace, program: str) -> int:
     """Run the command of parsed arguments."""
     run: Callable[[argparse.Namespace], int | None] = options.run
+    return guarded(lambda: run(options), program)
+
+
+def guarded(run: Callable[[], int | None], program: str) -> int:
+    """Call a function. Returns its exit code; an error of leadsman is lines on stderr."""
     try:
-        code = run(options)
+        code = run()
         sys.stdout.flush()
         return code or 0
     except LeadsmanError as error:
