@@ -12,9 +12,8 @@ DAY = ("tests/integration/test_own_part.py", "tests/integration/test_lifespan.py
 """The tests of the core that run by day without each. By night all do."""
 OPEN = {
     "discovery": {"extensions/nodes/cluster/part.py", "tools/doctor/access.py"},
-    "http": {"core/wiring/outside.py"},
     "nodes": {
-        *("core/introspection/document.py", "core/introspection/schema.py", "core/wiring/outside.py"),
+        *("core/introspection/document.py", "core/introspection/schema.py"),
         *("tools/cli/commands/clean.py", "tools/cli/fleet.py", "tools/cli/nodes.py", "tools/doctor/access.py"),
     },
     "sessions": {"testing/harness.py"},

@@ -51,7 +51,7 @@ class ConfigurationError(LeadsmanError):
 
 def two_parts(first: str, second: str, what: str) -> ConfigurationError:
     """The error of an app in which two parts, given by their modules, do what only one can do."""
-    return ConfigurationError(f"{first} and {second} both {what}; leave one of them out of the list of parts")
+    return ConfigurationError(f"{first} and {second} both {what}; leave one of them out of the app")
 
 
 class InvalidValue(ConfigurationError, ValueError):

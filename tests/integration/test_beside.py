@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from leadsman import App
+from leadsman import App, Extension
 from leadsman.core.mqtt.link import Access
-from leadsman.core.wiring.build import PARTS, Part
 from leadsman.core.wiring.run import serve
+from leadsman.extension import JoinPhase
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 
 
@@ -20,21 +20,28 @@ class Recorder:
         self.began, self.beside, self.closes = [], None, []
 
 
-RECORDERS = []
-"""The recorder of the test that runs: a part is found by its name."""
+class Recorded(Extension):
+    """What joins the app of a test."""
 
+    name = "recorded"
 
-def join(core):
-    """What `leadsman.core.wiring.build` calls with the app."""
-    recorder, loop = RECORDERS[-1], asyncio.get_running_loop()
-    if recorder.beside is not None:
+    def __init__(self, recorder):
+        self._recorder = recorder
 
-        async def beside():
-            recorder.began.append(loop.time())
-            await recorder.beside()
+    def joins(self, plan):
+        """See `Extension`."""
+        return ((JoinPhase.DOORS, self._join),)
 
-        core.life.beside.append(("the part", beside))
-    core.life.close += recorder.closes
+    def _join(self, core):
+        recorder, loop = self._recorder, asyncio.get_running_loop()
+        if recorder.beside is not None:
+
+            async def beside():
+                recorder.began.append(loop.time())
+                await recorder.beside()
+
+            core.life.beside.append(("the part", beside))
+        core.life.close += recorder.closes
 
 
 @pytest.fixture
@@ -44,8 +51,7 @@ def lived():
     loop, broker = VirtualLoop(), MemoryBroker()
 
     def live(recorder, seconds):
-        RECORDERS.append(recorder)
-        app = App("house", mqtt="mqtt://broker")
+        app = App("house", mqtt="mqtt://broker", extensions=[Recorded(recorder)])
         app.add_telemetry("meter", Scripted({"t": 1}), interval=10)
 
         async def run():
@@ -54,7 +60,7 @@ def lived():
             loop.call_later(seconds, stopping.set)
             plan = app.plan(os.environ)
             access = Access(plan.brokers, lambda _: broker.connect)
-            alive = await serve(plan, access, stopping, parts=(*PARTS, Part(__name__)))
+            alive = await serve(plan, access, stopping)
             return alive, loop.time() - seconds
 
         alive, ended_in = loop.run_until_complete(run())
@@ -65,7 +71,6 @@ def lived():
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0.01))
     loop.close()
-    RECORDERS.clear()
 
 
 def waits(recorder):

@@ -1,15 +1,14 @@
-"""A part that nothing in leadsman knows joins an app: it appends each reading to a CSV file."""
+"""An extension that nothing in leadsman knows joins an app: it appends each reading to a CSV file."""
 
 import asyncio
 import csv
 
-from leadsman import App
-from leadsman.core.devices.roster import Follower, RosterPhase
-from leadsman.core.mqtt.link import Access
-from leadsman.core.parts.kinds import HEARTBEAT
-from leadsman.core.wiring.build import PARTS, Part
-from leadsman.core.wiring.run import serve
-from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
+import pytest
+
+from leadsman import App, Extension
+from leadsman.errors import ConfigurationError
+from leadsman.extension import HEARTBEAT, STATUSES, Follower, JoinPhase, RosterPhase
+from leadsman.testing import Harness, Scripted
 
 
 class CsvFile:
@@ -33,62 +32,73 @@ class CsvFile:
         self._file.close()
 
 
-def join(core):
-    """What `leadsman.core.wiring.build` calls with the app, before its devices are made."""
-    file = CsvFile(core.plan.state_directory / "readings.csv")
-    core.listen(file.on_reading)
-    core.roster.follow(RosterPhase.REPORT, Follower(file.join_device, file.leave_device))
-    core.life.after_delivery.append(file.close)
+class CsvFiles(Extension):
+    """Has the file of an app in its state directory."""
+
+    name = "csv"
+
+    def joins(self, plan):
+        """See `Extension`."""
+        yield JoinPhase.BEFORE_DEVICES, self.join
+
+    def join(self, core):
+        """Open it before the devices are made."""
+        file = CsvFile(core.plan.state_directory / "readings.csv")
+        core.listen(file.on_reading)
+        core.roster.follow(RosterPhase.REPORT, Follower(file.join_device, file.leave_device))
+        core.life.after_delivery.append(file.close)
+
+
+class Joins(Extension):
+    """Lets functions join: pairs, or a function of the plan that makes them."""
+
+    def __init__(self, name, *pairs):
+        self.name = name
+        self._pairs = pairs
+
+    def joins(self, plan):
+        """See `Extension`."""
+        return self._pairs
 
 
 def join_badly(core):
-    """A part whose listener raises."""
+    """What listens raises."""
     core.listen(lambda reading: 1 / 0)
 
 
 def report(core):
-    """A part that adds to the heartbeat, after one that cannot."""
+    """Adds to the heartbeat, after what cannot."""
     core.of(HEARTBEAT).sections.add(lambda document: 1 / 0)
     core.of(HEARTBEAT).sections.add(lambda document: document.update(alarms=3))
 
 
-def readings_of(tmp_path, *, wanted):
-    """The lines of the file, after an app that wants the part, or not, has polled three times."""
-    loop, broker = VirtualLoop(), MemoryBroker()
-    app = App("house", mqtt="mqtt://broker")
+def offer_again(core):
+    """Two offer the heartbeat."""
+    core.offer(HEARTBEAT, None)
+
+
+def house(*extensions):
+    """An app with them."""
+    app = App("house", mqtt="mqtt://broker", extensions=extensions)
     app.add_telemetry("meter", Scripted({"t": 1}, {"t": 2}, {"t": 3}), interval=10)
-    parts = (
-        Part(__name__, join="join_badly"),
-        Part(__name__, lambda plan: wanted),
-        *PARTS,
-        Part(__name__, join="report"),
-    )
-
-    async def run():
-        app.load()
-        stopping = asyncio.Event()
-        loop.call_later(25, stopping.set)
-        plan = app.plan({"STATE_DIRECTORY": str(tmp_path)})
-        access = Access(plan.brokers, lambda _: broker.connect)
-        return await serve(plan, access, stopping, parts=parts)
-
-    try:
-        assert loop.run_until_complete(run()) == 0
-    finally:
-        loop.close()
-    assert [each.payload for each in broker.messages("house/meter/state")] == [
-        b'{"t":1}',
-        b'{"t":2}',
-        b'{"t":3}',
-    ]
-    statuses = [each.json for each in broker.messages("house/status") if each.json.get("devices")]
-    assert {each["alarms"] for each in statuses} == {3}
-    file = tmp_path / "readings.csv"
-    return list(csv.reader(file.read_text().splitlines())) if file.exists() else None
+    return app
 
 
-def test_a_part_of_ones_own_follows_readings_devices_and_the_life_of_the_app(tmp_path):
-    assert readings_of(tmp_path, wanted=True) == [
+def run(app, seconds=25):
+    """What the app published, once it has ended."""
+    with Harness(app) as harness:
+        harness.run(seconds)
+    return harness
+
+
+def test_an_extension_follows_readings_devices_and_the_life_of_the_app(tmp_path):
+    app = house(Joins("bad", (JoinPhase.BEFORE_DEVICES, join_badly)), CsvFiles(), Joins("r", (JoinPhase.DOORS, report)))
+
+    with Harness(app, state_directory=tmp_path) as harness:
+        harness.run(25)
+        assert harness.status()["alarms"] == 3
+        assert [each.json for each in harness.broker.messages("house/meter/state")] == [{"t": 1}, {"t": 2}, {"t": 3}]
+    assert list(csv.reader((tmp_path / "readings.csv").read_text().splitlines())) == [
         ["meter", "joined"],
         ["meter", "1"],
         ["meter", "2"],
@@ -97,5 +107,66 @@ def test_a_part_of_ones_own_follows_readings_devices_and_the_life_of_the_app(tmp
     ]
 
 
-def test_a_part_that_an_app_does_not_want_does_not_join_it(tmp_path):
-    assert readings_of(tmp_path, wanted=False) is None
+def test_extensions_join_by_phase_and_in_each_of_them_after_ours_and_in_the_order_of_the_list():
+    order = []
+
+    def note(what):
+        return lambda core: order.append((what, core.find(STATUSES) is not None, len(core.roster)))
+
+    run(
+        house(
+            Joins("late", (JoinPhase.DOORS, note("late")), (JoinPhase.BEFORE_DEVICES, note("early"))),
+            Joins("second", (JoinPhase.DOORS, note("second")), (JoinPhase.OBSERVERS, note("beside the heartbeat"))),
+        )
+    )
+
+    assert order == [
+        ("early", False, 0),
+        ("beside the heartbeat", True, 1),
+        ("late", True, 1),
+        ("second", True, 1),
+    ]
+
+
+def test_an_extension_that_raises_as_it_joins_costs_only_itself(caplog):
+    seen = []
+    app = house(
+        Joins("broken", (JoinPhase.BEFORE_DEVICES, lambda core: 1 / 0), (JoinPhase.DOORS, seen.append)),
+        Joins("whole", (JoinPhase.DOORS, report)),
+    )
+
+    harness = run(app)
+
+    assert len(harness.broker.messages("house/meter/state")) == 3
+    assert len(seen) == 1
+    assert "the extension broken as it joins" in caplog.text
+
+
+def test_an_extension_that_does_not_end_to_join_costs_only_itself(caplog):
+    async def hang(core):
+        await asyncio.sleep(1e6)
+
+    harness = run(house(Joins("slow", (JoinPhase.STATE, hang))), 60)
+
+    assert len(harness.broker.messages("house/meter/state")) >= 3
+    assert "the extension slow as it joins" in caplog.text
+    assert "it did not end within 10 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ((3,), r"^late: joins gives 3; write pairs such as \(JoinPhase.OBSERVERS, self.join\)"),
+        (((3, print),), "^late: joins gives"),
+        (((JoinPhase.DOORS, 3),), "^late: joins gives"),
+        (((JoinPhase.DOORS, lambda core: core.listen(print)),), r"call it in JoinPhase\.BEFORE_DEVICES$"),
+        (((JoinPhase.DEVICES, lambda core: core.of(HEARTBEAT)),), "offers the heartbeat, and has not joined the app"),
+        (
+            ((JoinPhase.DOORS, offer_again),),
+            r"heartbeat and tests\.integration\.test_own_part both offer the heartbeat",
+        ),
+    ],
+)
+def test_what_its_author_must_put_right_ends_the_start_with_what_to_do(pairs, said):
+    with pytest.raises(ConfigurationError, match=said):
+        run(house(Joins("late", *pairs)))

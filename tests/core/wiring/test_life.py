@@ -1,15 +1,14 @@
 """What a part does at a stage of the life of an app costs no other part, whether it raises or hangs."""
 
 import asyncio
-import sys
-from types import ModuleType
 
 import pytest
 
 from leadsman import App
 from leadsman.core.events import AppFault
+from leadsman.core.extension import JoinPhase
 from leadsman.core.mqtt.link import Access
-from leadsman.core.wiring.build import PARTS, Part
+from leadsman.core.wiring.build import Joining, everything
 from leadsman.core.wiring.run import serve
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
 
@@ -39,9 +38,7 @@ def fail_at_once(*_):
 
 @pytest.mark.parametrize("act", [hang, hang_for_ever, fail, fail_at_once], ids=lambda act: act.__name__)
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_part_that_raises_or_hangs_as_the_app_ends_costs_no_last_message_and_no_other_part(
-    tmp_path, monkeypatch, stage, act
-):
+def test_a_part_that_raises_or_hangs_as_the_app_ends_costs_no_last_message_and_no_other_part(tmp_path, stage, act):
     broker, loop, app, faults, others = MemoryBroker(), VirtualLoop(), App("house", mqtt="mqtt://broker"), [], []
     app.add_telemetry("meter", Scripted({"t": 1}), interval=10)
 
@@ -53,9 +50,6 @@ def test_a_part_that_raises_or_hangs_as_the_app_ends_costs_no_last_message_and_n
         getattr(core.life, stage).extend((act, other))
         core.environment.events.subscribe_to(AppFault, faults.append)
 
-    module = ModuleType("parts.own")
-    module.join = join
-    monkeypatch.setitem(sys.modules, "parts.own", module)
     times = []
 
     async def run():
@@ -64,7 +58,9 @@ def test_a_part_that_raises_or_hangs_as_the_app_ends_costs_no_last_message_and_n
         loop.call_later(25, lambda: (times.append(loop.time()), stopping.set()))
         plan = app.plan({"STATE_DIRECTORY": str(tmp_path)})
         access = Access(plan.brokers, lambda _: broker.connect)
-        alive = await serve(plan, access, stopping, parts=(*PARTS, Part("parts.own")))
+        alive = await serve(
+            plan, access, stopping, joins=(*everything(plan), Joining(JoinPhase.DOORS, "parts.own", join))
+        )
         times.append(loop.time())
         return alive
 

@@ -3,17 +3,16 @@
 import ast
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import leadsman
 from leadsman import App
+from leadsman.core.extension import JoinPhase
 from leadsman.core.mqtt.link import Access
-from leadsman.core.parts.kinds import DISK, STATUSES
-from leadsman.core.wiring.build import PARTS, Part, build
+from leadsman.core.parts.kinds import DISK, HEARTBEAT, STATUSES
+from leadsman.core.wiring.build import Joining, build, everything
 from leadsman.core.wiring.offers import Kind, Offers
 from leadsman.errors import ConfigurationError
 from leadsman.testing import MemoryBroker, Scripted, VirtualLoop
@@ -22,12 +21,14 @@ NUMBER: Kind[int] = Kind("the number", "parts.number")
 ROOT = Path(leadsman.__file__).parent
 
 
-def part(monkeypatch, name, join):
+def part(name, join):
     """A part of this name."""
-    module = ModuleType(name)
-    module.join = join
-    monkeypatch.setitem(sys.modules, name, module)
-    return Part(name)
+    return lambda plan: [Joining(JoinPhase.DEVICES, name, join)]
+
+
+def without(module):
+    """All parts but one."""
+    return lambda plan: [each for each in everything(plan) if each.by != module]
 
 
 def built(tmp_path, *parts):
@@ -39,7 +40,9 @@ def built(tmp_path, *parts):
         app.load()
         plan = app.plan({"STATE_DIRECTORY": str(tmp_path)})
         access = Access(plan.brokers, lambda _: MemoryBroker().connect)
-        return await build(plan, access, asyncio.Event(), resources, parts=parts)
+        return await build(
+            plan, access, asyncio.Event(), resources, joins=[each for part in parts for each in part(plan)]
+        )
 
     try:
         return loop.run_until_complete(run())
@@ -48,51 +51,47 @@ def built(tmp_path, *parts):
         loop.close()
 
 
-def test_what_one_part_offers_another_one_has(tmp_path, monkeypatch):
+def test_what_one_part_offers_another_one_has(tmp_path):
     seen = []
     core = built(
         tmp_path,
-        part(monkeypatch, "parts.number", lambda core: core.offer(NUMBER, 0)),
-        part(monkeypatch, "parts.asks", lambda core: seen.append((core.of(NUMBER), core.find(NUMBER)))),
+        part("parts.number", lambda core: core.offer(NUMBER, 0)),
+        part("parts.asks", lambda core: seen.append((core.of(NUMBER), core.find(NUMBER)))),
     )
 
     assert seen == [(0, 0)]
     assert core.of(NUMBER) == 0
 
 
-def test_what_nobody_offers_is_nothing_or_an_error_that_names_the_part_and_its_place(tmp_path, monkeypatch):
+def test_what_nobody_offers_is_nothing_or_an_error_that_names_the_part_and_its_place(tmp_path):
     assert Offers().find(NUMBER) is None
     with pytest.raises(ConfigurationError) as raised:
         built(
             tmp_path,
-            part(monkeypatch, "parts.asks", lambda core: core.of(NUMBER)),
-            part(monkeypatch, "parts.number", lambda core: core.offer(NUMBER, 1)),
+            part("parts.asks", lambda core: core.of(NUMBER)),
+            part("parts.number", lambda core: core.offer(NUMBER, 1)),
         )
     assert str(raised.value) == (
-        "parts.number offers the number, and has not joined the app; put it above parts.asks in the list of parts"
+        "parts.number offers the number, and has not joined the app; let parts.asks join in a later phase, or below it"
     )
-    with pytest.raises(ConfigurationError, match=r"put it into the list of parts$"):
+    with pytest.raises(ConfigurationError, match=r"; let it join$"):
         Offers().of(NUMBER)
 
 
-def test_two_parts_that_offer_one_thing_are_an_error_that_names_both(tmp_path, monkeypatch):
+def test_two_parts_that_offer_one_thing_are_an_error_that_names_both(tmp_path):
     with pytest.raises(ConfigurationError) as raised:
         built(
             tmp_path,
-            part(monkeypatch, "parts.number", lambda core: core.offer(NUMBER, 1)),
-            part(monkeypatch, "parts.other", lambda core: core.offer(NUMBER, 2)),
+            part("parts.number", lambda core: core.offer(NUMBER, 1)),
+            part("parts.other", lambda core: core.offer(NUMBER, 2)),
         )
-    assert str(raised.value) == (
-        "parts.number and parts.other both offer the number; leave one of them out of the list of parts"
-    )
+    assert str(raised.value) == ("parts.number and parts.other both offer the number; leave one of them out of the app")
 
 
 def test_an_app_without_one_of_our_parts_names_it_where_it_is_needed(tmp_path):
     with pytest.raises(ConfigurationError, match=r"^leadsman\.core\.parts\.heartbeat offers the heartbeat"):
-        built(
-            tmp_path, *(each for each in PARTS if each.module != "leadsman.core.parts.heartbeat" or each.join != "join")
-        )
-    core = built(tmp_path, *(each for each in PARTS if each.module != "leadsman.core.parts.disk"))
+        built(tmp_path, without("leadsman.core.parts.heartbeat")).of(HEARTBEAT)
+    core = built(tmp_path, without("leadsman.core.parts.disk"))
     assert core.find(DISK) is None
     assert core.of(STATUSES)
 

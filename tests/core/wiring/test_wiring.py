@@ -11,10 +11,12 @@ import pytest
 
 from leadsman import App, Context
 from leadsman.core.devices.roster import Departure
+from leadsman.core.extension import check_extension
 from leadsman.core.mqtt.link import Access
 from leadsman.core.parts.kinds import DISK, SAVED
 from leadsman.core.wiring.build import PARTS, build
-from leadsman.errors import Stopped
+from leadsman.errors import ConfigurationError, Stopped
+from leadsman.extensions import SHIPPED
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 
 OPTIONAL = (
@@ -23,6 +25,7 @@ OPTIONAL = (
     "leadsman.core.readings.device_classes",
     "leadsman.extensions.discovery",
     "leadsman.extensions.nodes.cluster.part",
+    "leadsman.extensions.nodes.part",
     "leadsman.extensions.discovery.part",
     "leadsman.core.parts.found_devices",
     "leadsman.core.parts.listeners",
@@ -100,6 +103,21 @@ def core_of(app, tmp_path, *, then=lambda core: None):
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part.module}.{part.join}")
 def test_each_part_of_the_list_is_where_the_list_says(part):
     assert callable(getattr(import_module(part.module), part.join))
+
+
+@pytest.mark.parametrize("each", SHIPPED, ids=lambda each: each.module)
+def test_each_extension_that_is_shipped_is_where_the_list_says_and_joins_as_one_of_a_user(each):
+    extension = getattr(import_module(each.module), each.name)()
+
+    assert check_extension(extension) is extension
+    assert [phase for phase, _ in extension.joins(None)] == sorted(phase for phase, _ in extension.joins(None))
+    assert [import_module(module).__name__ for module in each.loads] == [*each.loads]
+
+
+def test_what_is_shipped_has_a_name_each():
+    names = [getattr(import_module(each.module), each.name).name for each in SHIPPED]
+
+    assert len({*names}) == len(names)
 
 
 def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
@@ -237,5 +255,5 @@ def test_a_part_that_comes_too_late_for_the_readings_is_told_so(tmp_path):
     app.add_telemetry("d", Scripted({"t": 1}), interval=1)
     core = core_of(app, tmp_path)
 
-    with pytest.raises(RuntimeError, match=r"above leadsman\.core\.parts\.devices"):
+    with pytest.raises(ConfigurationError, match=r"call it in JoinPhase\.BEFORE_DEVICES"):
         core.listen(print)

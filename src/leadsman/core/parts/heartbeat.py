@@ -36,11 +36,11 @@ def join(core: Core) -> None:
     events.subscribe(core.outages.observe)
     roster.follow(RosterPhase.STATUS, _follower(core, statuses, heartbeat))
     core.life.beside.append(("the heartbeat", heartbeat.run))
+    core.life.joined.append(lambda: _publish_offline(core, heartbeat))
 
 
-def publish_offline(core: Core) -> None:
-    """Publish at the end that the app is offline, after all other goodbyes."""
-    heartbeat = core.of(HEARTBEAT)
+def _publish_offline(core: Core, heartbeat: Heartbeat) -> None:
+    """Publish at the end that the app is offline, after all other goodbyes: all parts have added theirs."""
 
     def goodbye() -> None:
         try:

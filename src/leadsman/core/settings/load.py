@@ -4,7 +4,7 @@ A fault is a line that names the setting, where its value is from, and what to w
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
 
 from leadsman.core.settings.documents import read_text
 from leadsman.core.settings.entry import RANKS, RETRY, Entries, Origins, SettingEntry, told_origin
@@ -307,7 +307,7 @@ def _unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: 
     return [*named, f"and {more:,} more unknown keys"] if more else named
 
 
-def _unknown(tree: object, model: object, path: SettingPath) -> Iterator[tuple[SettingPath, set[str], Any]]:
+def _unknown(tree: object, model: object, path: SettingPath) -> Iterator[tuple[SettingPath, set[str], object]]:
     """The paths of the keys that are no field, each with the names of the fields beside it, and their model."""
     if isinstance(tree, list) and get_origin(model) is list:
         tree = {str(number): each for number, each in enumerate(tree)}

@@ -1,27 +1,26 @@
-"""Builds an app out of its parts."""
+"""Builds an app out of its parts, and of what extends it."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from operator import attrgetter
 from typing import NamedTuple
 
+from leadsman.core.events import AppFault
+from leadsman.core.extension import Extension, JoinPhase
 from leadsman.core.mqtt.link import Access
 from leadsman.core.registration.injection import ContextDependency
 from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
+from leadsman.errors import ConfigurationError, InvalidType
+
+JOIN_SECONDS = 10.0
+"""Seconds for which the start waits for an extension of a user to join."""
 
 
 def _always(plan: Plan) -> bool:
     return True
-
-
-def _is_described(plan: Plan) -> bool:
-    return plan.sections.discovery is not None
-
-
-def _has_endpoint(plan: Plan) -> bool:
-    return plan.sections.http is not None
 
 
 def _has_contexts(plan: Plan) -> bool:
@@ -53,12 +52,12 @@ def _does_not_wait(plan: Plan) -> bool:
     return _writes_alone(plan) and not _uses_directory(plan)
 
 
+def _finds(plan: Plan) -> bool:
+    return any(each.finds is not None for each in plan.readers)
+
+
 def _subscribes(plan: Plan) -> bool:
     return any(each.enabled for each in plan.registry.subscriptions.values())
-
-
-def _is_supervised(plan: Plan) -> bool:
-    return bool(plan.variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"})
 
 
 def _ends_by_itself(plan: Plan) -> bool:
@@ -66,8 +65,9 @@ def _ends_by_itself(plan: Plan) -> bool:
 
 
 class Part(NamedTuple):
-    """A part that joins an app, and is imported where the app wants it."""
+    """A part of the core that joins an app, and is imported where the app wants it."""
 
+    phase: JoinPhase
     module: str
     wanted: Callable[[Plan], bool] = _always
     join: str = "join"
@@ -78,44 +78,82 @@ class Part(NamedTuple):
     anything."""
 
 
+BEFORE_DEVICES, DEVICES, STATE, OBSERVERS, DOORS = JoinPhase
 PARTS = (
-    Part("leadsman.core.parts.log", join="open_log", simulated=False),
-    # Before the devices: what takes their readings, what counts them, and the other nodes that share the app.
-    Part("leadsman.extensions.http.part", _has_endpoint, "watch", simulated=False),
-    Part("leadsman.core.parts.show", lambda plan: plan.show is not None, simulated=False),
-    Part("leadsman.extensions.discovery.part", _is_described, "describe", simulated=False),
-    Part("leadsman.extensions.ledger.part", simulated=False),
-    Part("leadsman.extensions.trace.part", simulated=False),
-    Part("leadsman.core.wiring.core", join="attach_node"),
-    # The devices, and what their handlers use.
-    Part("leadsman.core.parts.devices"),
-    Part("leadsman.core.parts.found_devices", lambda plan: any(each.finds is not None for each in plan.readers)),
-    Part("leadsman.core.parts.subscriptions", _subscribes),
-    Part("leadsman.core.parts.state_owner", _writes, simulated=False),
-    Part("leadsman.core.parts.state_owner", _does_not_wait, "warn", simulated=False),
-    Part("leadsman.core.wiring.core", _uses_directory, "claim_state_directory"),
-    Part("leadsman.core.parts.contexts", _has_contexts),
-    # What survives the app. What reports of the devices comes later, and finds them as they were.
-    Part("leadsman.core.parts.disk", _keeps_readings_on_disk, simulated=False),
-    Part("leadsman.core.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
-    Part("leadsman.core.parts.subscription_record", _writes_alone, simulated=False),
-    # What observes the devices.
-    Part("leadsman.core.parts.heartbeat", simulated=False),
-    Part("leadsman.core.parts.log", simulated=False),
-    Part("leadsman.core.parts.recovery", lambda plan: bool(plan.adapters)),
-    Part("leadsman.core.parts.listeners", lambda plan: bool(plan.live.listeners), simulated=False),
-    Part("leadsman.extensions.watchdog.part", _is_supervised, simulated=False),
-    Part("leadsman.core.parts.supervision", _ends_by_itself, simulated=False),
-    # What people and other programs read, and what they request.
-    Part("leadsman.core.parts.introspection", simulated=False),
-    Part("leadsman.core.parts.shared_prefix", lambda plan: not plan.dry_run, simulated=False),
-    Part("leadsman.core.parts.registry", simulated=False),
-    Part("leadsman.extensions.discovery.part", _is_described, simulated=False),
-    Part("leadsman.extensions.http.part", _has_endpoint, simulated=False),
-    Part("leadsman.core.wiring.core", join="join_node"),
-    Part("leadsman.core.parts.heartbeat", join="publish_offline", simulated=False),
+    Part(BEFORE_DEVICES, "leadsman.core.parts.log", join="open_log", simulated=False),
+    Part(BEFORE_DEVICES, "leadsman.core.parts.show", lambda plan: plan.show is not None, simulated=False),
+    Part(DEVICES, "leadsman.core.parts.devices"),
+    Part(
+        DEVICES, "leadsman.core.parts.found_devices", lambda plan: any(each.finds is not None for each in plan.readers)
+    ),
+    Part(DEVICES, "leadsman.core.parts.subscriptions", _subscribes),
+    Part(DEVICES, "leadsman.core.parts.state_owner", _writes, simulated=False),
+    Part(DEVICES, "leadsman.core.parts.state_owner", _does_not_wait, "warn", simulated=False),
+    Part(DEVICES, "leadsman.core.wiring.core", _uses_directory, "claim_state_directory"),
+    Part(DEVICES, "leadsman.core.parts.contexts", _has_contexts),
+    Part(STATE, "leadsman.core.parts.disk", _keeps_readings_on_disk, simulated=False),
+    Part(STATE, "leadsman.core.parts.saved_state", lambda plan: plan.keep_state, simulated=False),
+    Part(STATE, "leadsman.core.parts.subscription_record", _writes_alone, simulated=False),
+    Part(OBSERVERS, "leadsman.core.parts.heartbeat", simulated=False),
+    Part(OBSERVERS, "leadsman.core.parts.log", simulated=False),
+    Part(OBSERVERS, "leadsman.core.parts.recovery", lambda plan: bool(plan.adapters)),
+    Part(OBSERVERS, "leadsman.core.parts.listeners", lambda plan: bool(plan.live.listeners), simulated=False),
+    Part(OBSERVERS, "leadsman.core.parts.supervision", _ends_by_itself, simulated=False),
+    Part(DOORS, "leadsman.core.parts.introspection", simulated=False),
+    Part(DOORS, "leadsman.core.parts.shared_prefix", lambda plan: not plan.dry_run, simulated=False),
+    Part(DOORS, "leadsman.core.parts.registry", simulated=False),
 )
-"""All parts, in the order in which they join. At each stage of the life of the app they act in this order, too."""
+"""The parts of the core. What leadsman ships besides is in the list of `leadsman.extensions`."""
+
+
+class Joining(NamedTuple):
+    """A function that joins an app."""
+
+    phase: JoinPhase
+    by: str
+    """The module of the part, or the extension, for errors."""
+    join: Callable[[Core], object]
+    extension: str = ""
+    """The name of the extension, if a user gave it: then a fault costs the app nothing but it."""
+
+
+def core_parts(plan: Plan, parts: Iterable[Part] = PARTS, *, simulated: bool = False) -> list[Joining]:
+    """What of the core joins an app, imported.
+
+    Args:
+        plan: the app.
+        parts: the parts that may join.
+        simulated: whether it runs for a simulated day.
+    """
+    return [
+        Joining(part.phase, part.module, getattr(import_module(part.module), part.join))
+        for part in parts
+        if part.wanted(plan) and (part.simulated or not simulated)
+    ]
+
+
+def everything(plan: Plan) -> list[Joining]:
+    """What joins an app, in the order in which it joins: by phase, and in each of them the core, what leadsman ships,
+    and what a user gave. At each stage of the life of the app it acts in this order, too."""
+    from leadsman.extensions import shipped
+
+    found = core_parts(plan)
+    for extension in (*shipped(plan), *plan.extensions):
+        name = extension.name if extension in plan.extensions else ""
+        found += [Joining(*each, name) for each in _joins_of(extension, plan)]
+    return sorted(found, key=attrgetter("phase"))
+
+
+def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, str, Callable[[Core], object]]]:
+    """What an extension lets join. Raises `InvalidType`."""
+    for each in extension.joins(plan):
+        match each:
+            case (JoinPhase() as phase, join) if callable(join):
+                yield phase, type(extension).__module__, join
+            case _:
+                raise InvalidType(
+                    f"{extension.name}: joins gives {each!r}; write pairs such as (JoinPhase.OBSERVERS, self.join)"
+                )
 
 
 async def build(
@@ -125,9 +163,9 @@ async def build(
     resources: contextlib.ExitStack,
     *,
     node: Node | None = None,
-    parts: Iterable[Part] = PARTS,
+    joins: Iterable[Joining] | None = None,
 ) -> Core:
-    """Make what every app has, and let the parts join it that this app wants. What an earlier run saved is restored.
+    """Make what every app has, and let join it what this app wants. What an earlier run saved is restored.
 
     Args:
         plan: the app.
@@ -135,20 +173,44 @@ async def build(
         stopping: is set when the app shall end.
         resources: releases what must be released in any case, also if the app is cancelled.
         node: this process, if it shares the app with others.
-        parts: what may join.
+        joins: what joins, in this order; None: `everything`.
     """
     if plan.catalogue is not None:
         from leadsman.core.resilience.catalogue import CATALOGUE
 
         CATALOGUE.set(plan.catalogue)
     core = Core(plan, access, stopping, resources, Node() if node is None else node)
-    for part in parts:
-        if part.wanted(plan):
-            core.joining = part.module
-            joined = getattr(import_module(part.module), part.join)(core)
-            if asyncio.iscoroutine(joined):
-                await joined
+    faults: list[AppFault] = []
+    for each in everything(plan) if joins is None else joins:
+        core.joining = each.by
+        if each.extension:
+            await _join_guarded(core, each, faults)
+        else:
+            await _join(core, each)
     core.joining = None
     for ready in core.life.joined:
         ready()
+    for fault in faults:  # now there is a log
+        core.environment.events.emit(fault)
     return core
+
+
+async def _join(core: Core, each: Joining) -> None:
+    joined = each.join(core)
+    if asyncio.iscoroutine(joined):
+        await joined
+
+
+async def _join_guarded(core: Core, each: Joining, faults: list[AppFault]) -> None:
+    """Let an extension of a user join. What it raises is a fault, and the app runs without what it would have done;
+    what only the user can put right ends the start."""
+    try:
+        async with asyncio.timeout(JOIN_SECONDS):
+            await _join(core, each)
+    except ConfigurationError:
+        raise
+    except TimeoutError as error:
+        hung = error if str(error) else TimeoutError(f"it did not end within {JOIN_SECONDS:g} s")
+        faults.append(AppFault(f"the extension {each.extension} as it joins", hung))
+    except Exception as error:
+        faults.append(AppFault(f"the extension {each.extension} as it joins", error))

@@ -34,7 +34,7 @@ from leadsman.core.text import describe
 from leadsman.core.text.log_lines import Lines
 from leadsman.core.wiring.offers import Offers
 from leadsman.core.wiring.plan import NoHome, Plan
-from leadsman.errors import DeviceUnavailable, Stopped
+from leadsman.errors import ConfigurationError, DeviceUnavailable, Stopped
 
 if TYPE_CHECKING:
     from leadsman.core.runtime.commands import Dispatcher
@@ -252,10 +252,10 @@ class Core(Offers):
         """Have each reading handed over, published or not. What `on_reading` raises is reported, and costs no reading.
 
         Raises:
-            RuntimeError: the devices are made, and publish without it. Call this in a part above them in the list.
+            ConfigurationError: the devices are made, and publish without it.
         """
         if "device_group" in self.__dict__:
-            raise RuntimeError("the devices are made already; put the part above leadsman.core.parts.devices")
+            raise ConfigurationError("listen: the devices are made already; call it in JoinPhase.BEFORE_DEVICES")
         self._on_reading.add(on_reading)
         self.publisher = self.publisher._replace(on_reading=self._on_reading)
 
@@ -276,16 +276,6 @@ class Core(Offers):
     def _declared_errors(self, device: str) -> tuple[type[Exception], ...]:
         """The errors that the adapters of a device declare as worth a retry."""
         return declared_errors(next((each.needs for each in self.plan.readers if each.name == device), ()))
-
-
-def attach_node(core: Core) -> None:
-    """Hear the other nodes, before the devices join."""
-    core.node.attach(core)
-
-
-def join_node(core: Core) -> None:
-    """Be one of them."""
-    core.node.join(core)
 
 
 async def claim_state_directory(core: Core) -> None:

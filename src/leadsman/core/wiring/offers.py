@@ -55,8 +55,6 @@ class Offers:
             ConfigurationError: nothing is, or not yet.
         """
         if kind not in self._things:
-            where = "into" if self.joining is None else f"above {self.joining} in"
-            raise ConfigurationError(
-                f"{kind.part} offers {kind.noun}, and has not joined the app; put it {where} the list of parts"
-            )
+            later = "let it join" if self.joining is None else f"let {self.joining} join in a later phase, or below it"
+            raise ConfigurationError(f"{kind.part} offers {kind.noun}, and has not joined the app; {later}")
         return cast("T", self._things[kind])

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from leadsman import extensions
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.mqtt import client
 from leadsman.core.mqtt.broker import Broker, Brokers
@@ -19,7 +20,6 @@ from leadsman.core.text import log_fields
 
 if TYPE_CHECKING:
     from leadsman.core.registration.setup import Setup
-    from leadsman.core.settings.sections import ClusterSettings
     from leadsman.core.wiring.plan import Plan
 
 Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]]
@@ -28,18 +28,13 @@ logger = logging.getLogger("leadsman")
 
 
 def load_modules(plan: "Plan") -> None:
-    """Import what a run needs: the parts of the app, the client for the primary broker, the server of the HTTP endpoint
-    and the engine of a cluster."""
-    from leadsman.core.wiring.build import PARTS
+    """Import what a run needs: what joins the app, and the client for the primary broker."""
+    from leadsman.core.wiring.build import core_parts
 
     server(plan)
-    for part in PARTS:
-        if part.wanted(plan):
-            import_module(part.module)
-    if plan.sections.http is not None:
-        import_module("leadsman.extensions.http.server")
-        import_module("leadsman.extensions.http.routes")
-    _load_engine(plan.sections.cluster)
+    core_parts(plan)
+    extensions.load_modules(plan)
+    extensions.check_installed(plan.sections)
     client.choose(plan.brokers.primary, plan.brokers.primary.version)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
@@ -49,22 +44,12 @@ def check_installed(setup: "Setup") -> None:
     """Check that the libraries that an app needs are installed, the client of a cluster's engine included; see
     `Setup.check_installed` for what is raised."""
     setup.check_installed()
-    _load_engine(setup.sections.cluster)
-
-
-def _load_engine(cluster: "ClusterSettings | None") -> None:
-    if cluster is not None:
-        import_module("leadsman.extensions.nodes.lease.jetstream")
+    extensions.check_installed(setup.sections)
 
 
 def server(plan: "Plan") -> Serve:
     """The function that runs the app: on this node alone, in turns with others, or as a node of a cluster."""
-    if plan.sections.standby is not None:
-        where, name = "leadsman.extensions.nodes.standby.part", "serve_as_standby"
-    elif plan.sections.cluster is not None:
-        where, name = "leadsman.extensions.nodes.cluster.part", "serve_in_cluster"
-    else:
-        where, name = "leadsman.core.wiring.run", "serve"
+    where, name = extensions.server(plan.sections) or ("leadsman.core.wiring.run", "serve")
     found: Serve = getattr(import_module(where), name)
     return found
 

@@ -16,7 +16,7 @@ from leadsman.core.mqtt.outbox import Outbox
 from leadsman.core.resilience.environment import Environment
 from leadsman.core.runtime.supervision import cancel, close_all, keep_running
 from leadsman.core.text import count_noun, log_fields
-from leadsman.core.wiring.build import PARTS, Part, build
+from leadsman.core.wiring.build import Joining, build
 from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.errors import ConfigurationError
@@ -108,7 +108,7 @@ async def serve(
     access: Access,
     stopping: asyncio.Event,
     node: Node | None = None,
-    parts: Iterable[Part] = PARTS,
+    joins: Iterable[Joining] | None = None,
 ) -> int:
     """Run an app until `stopping` is set, then end it within two seconds.
 
@@ -117,7 +117,7 @@ async def serve(
         access: the brokers, and how a connection to one is made.
         stopping: is set when the app shall end.
         node: this process, if it shares the app with others.
-        parts: what may join the app.
+        joins: what joins the app; see `build`.
 
     Returns:
         The number of calls that did not end and were left behind.
@@ -127,7 +127,7 @@ async def serve(
     """
     with contextlib.ExitStack() as resources:
         resources.callback(plan.live.end)
-        core = await build(plan, access, stopping, resources, node=node, parts=parts)
+        core = await build(plan, access, stopping, resources, node=node, joins=joins)
         return await stop(core, await run(core))
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.events import Event
+from leadsman.core.extension import Extension, Join, JoinPhase
 from leadsman.core.introspection.retained import APP
 from leadsman.core.parts.kinds import FOUND, HEARTBEAT, STATUSES, TAKEN_NAMES
 from leadsman.core.settings.discovery import APP as APP_IDENTIFIER
@@ -212,3 +213,13 @@ class Presence:
     def observe_health(self, event: Event) -> None:
         """Follow how the devices are."""
         self._health.observe(event)
+
+
+class Descriptions(Extension):
+    """Describes the devices to others."""
+
+    name = "discovery"
+
+    def joins(self, plan: Plan) -> Iterable[Join]:
+        """See `Extension`."""
+        return (JoinPhase.BEFORE_DEVICES, describe), (JoinPhase.DOORS, join)

@@ -1,14 +1,16 @@
 """The HTTP endpoint, and what is kept for people who watch."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import RosterPhase, forgetting
+from leadsman.core.extension import Extension, Join, JoinPhase
 from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member
 from leadsman.core.introspection.watching import Watching
 from leadsman.core.parts.kinds import ANSWERS
 from leadsman.core.wiring.core import Core
+from leadsman.core.wiring.plan import Plan
 from leadsman.extensions.http.door import keep_open
 from leadsman.extensions.http.kinds import WATCHING
 
@@ -48,3 +50,13 @@ def join(core: Core) -> None:
         emit = core.environment.events.emit
         opened = functools.partial(keep_open, endpoint, answers.service, watching.happenings, core.slices, emit)
         core.life.beside.append(("the HTTP endpoint", opened))
+
+
+class HttpEndpoint(Extension):
+    """The HTTP endpoint."""
+
+    name = "http"
+
+    def joins(self, plan: Plan) -> Iterable[Join]:
+        """See `Extension`."""
+        return (JoinPhase.BEFORE_DEVICES, watch), (JoinPhase.DOORS, join)

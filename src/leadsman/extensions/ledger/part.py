@@ -1,14 +1,16 @@
 """The ledgers: what became of each poll that was due."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
+from leadsman.core.extension import Extension, Join, JoinPhase
 from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member
 from leadsman.core.parts.kinds import DISK
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.wiring.core import Core
+from leadsman.core.wiring.plan import Plan
 from leadsman.extensions.ledger.kinds import LEDGERS
 from leadsman.extensions.ledger.ledger import NEVER_POLLED
 from leadsman.extensions.ledger.ledgers import Ledgers, Schedule
@@ -76,3 +78,13 @@ def _follower(kept: Ledgers) -> Follower:
         kept.remove(device.name)
 
     return Follower(join, leave)
+
+
+class Ledger(Extension):
+    """What became of each poll that was due."""
+
+    name = "ledger"
+
+    def joins(self, plan: Plan) -> Iterable[Join]:
+        """See `Extension`."""
+        return ((JoinPhase.BEFORE_DEVICES, join),)

@@ -1,7 +1,7 @@
 """The trace: the latest failures of each device, and what was decided about them."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.core.event_bus import Phase
@@ -17,6 +17,7 @@ from leadsman.core.events import (
     MessageFailed,
     PollFailed,
 )
+from leadsman.core.extension import Extension, Join, JoinPhase
 from leadsman.core.introspection.added import AddedSection, Member
 from leadsman.core.loop.clock import rfc3339
 from leadsman.core.wiring.core import Core
@@ -96,3 +97,13 @@ class Tracing:
             self.traces.append(trace)
             self._plan.live.trace = trace.rows
         return self.traces[0]
+
+
+class FailureTrace(Extension):
+    """The latest failures of each device. It comes before what survives the app, which goes on with it."""
+
+    name = "trace"
+
+    def joins(self, plan: Plan) -> Iterable[Join]:
+        """See `Extension`."""
+        return ((JoinPhase.BEFORE_DEVICES, join),)

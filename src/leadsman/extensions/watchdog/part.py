@@ -1,7 +1,11 @@
 """The service manager and containers see that the app works."""
 
+from collections.abc import Iterable
+
+from leadsman.core.extension import Extension, Join, JoinPhase
 from leadsman.core.parts.kinds import STATUSES
 from leadsman.core.wiring.core import Core
+from leadsman.core.wiring.plan import Plan
 from leadsman.extensions.watchdog.watchdog import Watchdog
 
 
@@ -21,3 +25,13 @@ def join(core: Core) -> None:
 
     core.life.starts.append(start)
     core.life.before_stop.append(end)
+
+
+class ProcessWatchdog(Extension):
+    """The service manager and containers see that the app works."""
+
+    name = "watchdog"
+
+    def joins(self, plan: Plan) -> Iterable[Join]:
+        """See `Extension`."""
+        return ((JoinPhase.OBSERVERS, join),)

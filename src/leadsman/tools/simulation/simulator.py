@@ -53,7 +53,7 @@ from leadsman.core.runtime.thread_pool import ThreadPool
 from leadsman.core.settings.sources import Where
 from leadsman.core.text import explain
 from leadsman.core.text.suggestion import suggestion
-from leadsman.core.wiring.build import PARTS, build
+from leadsman.core.wiring.build import build, core_parts
 from leadsman.core.wiring.plan import plan_of as wiring_plan_of
 from leadsman.core.wiring.run import run, stop
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidValue, LeadsmanError
@@ -351,9 +351,6 @@ STEPS = 288
 ALL = "all"
 """For `Simulation.stand_ins`: every device."""
 
-SIMULATED = tuple(part for part in PARTS if part.simulated)
-"""What joins an app in a simulated day."""
-
 Progress = Callable[[float], None]
 """Takes how much of a day is done, 0 to 1."""
 
@@ -520,7 +517,7 @@ class _PolicyRun:
             self.threads = ThreadPool("handlers", MAX_THREADS)
             resources.callback(self.threads.stop)
             access = Access(plan.brokers, lambda _: self._broker.connect, link=ShortLink)
-            core = await build(plan, access, self._stopping, resources, parts=SIMULATED)
+            core = await build(plan, access, self._stopping, resources, joins=core_parts(plan, simulated=True))
             core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
             await stop(core, await run(core))
 
