@@ -91,8 +91,8 @@ def _mentions_of(path: str, node: ast.AST, how: str = "top") -> Iterator[Mention
                 yield from (Mention(path, child.lineno, each.name, how) for each in names)
             case ast.ImportFrom(module=str(module), names=names):
                 yield from (Mention(path, child.lineno, f"{module}.{each.name}", how) for each in names)
-            case ast.Constant(value=str(text)) if re.fullmatch(r"leadsman(\.\w+)+", text):
-                yield Mention(path, child.lineno, text, "text")
+            case ast.Constant(value=str(text)) if re.fullmatch(r"leadsman(\.\w+)+(:\w+)?", text):
+                yield Mention(path, child.lineno, text.replace(":", "."), "text")
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 yield from _mentions_of(path, child, "local")
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
@@ -179,7 +179,8 @@ def _without_lines(text: str, *gone: str) -> str:
     spans = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Dict):
-            pairs = [(key, value) for key, value in zip(node.keys, node.values, strict=True) if key and is_gone(key)]
+            items = [(key, value) for key, value in zip(node.keys, node.values, strict=True) if key is not None]
+            pairs = [each for each in items if any(map(is_gone, each))]
         elif isinstance(node, ast.Tuple | ast.List | ast.Set):
             pairs = [(each, each) for each in node.elts if is_gone(each)]
         else:

@@ -3,7 +3,7 @@ the apps that want it."""
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from leadsman.core.extension import Extension
@@ -49,7 +49,19 @@ SERVERS = (
 )
 """What runs the app on one of several nodes: the section of the settings that asks for it, the module and the
 function."""
-
+OFFERS = {
+    "convention": "leadsman.extensions.discovery.part:convention_of_app",
+    "described topics": "leadsman.extensions.discovery.part:described_topics",
+    "hidden values": "leadsman.extensions.discovery.part:hidden_values_of",
+    "device at": "leadsman.extensions.discovery.part:device_at",
+    "failure state": "leadsman.extensions.nodes.failure_state:filters_of",
+    "failure state of": "leadsman.extensions.nodes.failure_state:topic_of",
+    "devices of nodes": "leadsman.extensions.nodes.shown:devices_of",
+    "owners of devices": "leadsman.extensions.nodes.shown:owners_of",
+    "node counts": "leadsman.extensions.nodes.brief:counts_text",
+    "player": "leadsman.extensions.sessions.player:player_of",
+}
+"""What tools, the kit for tests and other extensions ask of an extension, if it is there: where the function is."""
 COMMANDS = (
     "leadsman.extensions.ledger.commands",
     "leadsman.extensions.trace.commands",
@@ -87,3 +99,12 @@ def server(sections: "Sections") -> tuple[str, str] | None:
     shares it."""
     found = ((module, name) for section, module, name in SERVERS if getattr(sections, section) is not None)
     return next(found, None)
+
+
+def offered(name: str) -> Callable[..., Any] | None:
+    """A function of `OFFERS`, imported; None if what offers it is not there."""
+    if name not in OFFERS:
+        return None
+    module, _, function = OFFERS[name].partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found

@@ -11,9 +11,9 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
-from leadsman.core.adapters.wires import WIRES
+from leadsman.core.adapters.wires import WIRES, Wires
 from leadsman.core.app import App
 from leadsman.core.loop.durations import Duration, seconds
 from leadsman.core.mqtt.answers import Json
@@ -21,11 +21,10 @@ from leadsman.core.registration.setup import Adapters
 from leadsman.core.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.core.settings.sections import OutboxSettings
 from leadsman.core.settings.sources import Where
+from leadsman.errors import NotInstalled, SessionDiffers
+from leadsman.extensions import offered
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
-
-if TYPE_CHECKING:
-    from leadsman.extensions.sessions.player import Player
 
 A = TypeVar("A")
 
@@ -225,14 +224,24 @@ def own_context() -> contextvars.Context:
     return context
 
 
-def _player_of(sessions: Path | str | Sequence[Path | str]) -> "Player | None":
+class _Player(Wires, Protocol):
+    """Plays sessions to the adapters of an app."""
+
+    began: float
+    """When the first one was recorded, epoch seconds."""
+    difference: SessionDiffers | None
+    """What the app asked a device for that its session has not."""
+
+
+def _player_of(sessions: Path | str | Sequence[Path | str]) -> "_Player | None":
     files = (sessions,) if isinstance(sessions, str | Path) else tuple(sessions)
     if not files:
         return None
-    from leadsman.extensions.sessions.player import Player  # a test without one does not wait for it
-    from leadsman.extensions.sessions.session import read_session
-
-    return Player([read_session(each) for each in files])
+    play = offered("player")  # a test without sessions does not wait for it
+    if play is None:
+        raise NotInstalled("this leadsman plays no sessions; leave out sessions, or install a whole one")
+    player: _Player = play(files)
+    return player
 
 
 async def _passed(duration: float) -> None:

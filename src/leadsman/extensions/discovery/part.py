@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
@@ -59,6 +59,12 @@ def convention_of(plan: Plan, discovery: DiscoverySettings, registered: Describe
     return HomeAssistant(plan.identity, registered.names, discovery)
 
 
+def convention_of_app(plan: Plan) -> HomeAssistant:
+    """The convention that describes all devices of an app. Raises `InvalidValue` if two devices have one identifier."""
+    assert plan.sections.discovery is not None  # it describes them
+    return convention_of(plan, plan.sections.discovery, registered_of(plan))
+
+
 def device_at(plan: Plan, discovery: DiscoverySettings) -> Callable[[str], str | None]:
     """A function that returns the device of the app, on whichever node, to which a topic of discovery belongs."""
     return convention_of(plan, discovery, registered_of(plan)).topics.get
@@ -70,6 +76,23 @@ GATHER = 1.0
 """Seconds in which devices that come or go are gathered, so that the descriptions are compared once for all."""
 MAX_NAMED_DEVICES = 5
 """Devices in the sentence about those whose values are not shown."""
+
+
+def described_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
+    """The retained topics that describe each device of an app, by its name; None is the app itself. Raises
+    `InvalidValue` if two devices have one identifier."""
+    convention, registered = convention_of_app(plan), registered_of(plan)
+    found: dict[str | None, Collection[str]] = {}
+    for topic, name in convention.topics.items():
+        messages = () if name is None else convention.describe(registered.device(name))
+        found[name] = dict.fromkeys((topic, *(each.topic for each in messages)))
+    return found
+
+
+def hidden_values_of(plan: Plan) -> str | None:
+    """As `hidden_values`, of all devices of an app."""
+    assert plan.sections.discovery is not None  # it describes them
+    return hidden_values(registered_of(plan), plan.sections.discovery)
 
 
 def hidden_values(registered: DescribedDevices, discovery: DiscoverySettings) -> str | None:

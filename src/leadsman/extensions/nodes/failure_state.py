@@ -21,6 +21,11 @@ def filters_of(topics: Topics) -> tuple[str, ...]:
     return (devices,) if topics.root is None else (devices, topics.of(topics.root, WORD))
 
 
+def topic_of(topics: Topics, device: str) -> str:
+    """The topic of the document of a device."""
+    return topics.of(device, WORD)
+
+
 class FailureStates:
     """Keeps the failure state of the devices, as it is heard. Nothing of it is checked: who reads it does that.
 

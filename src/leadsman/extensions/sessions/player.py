@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leadsman.core.adapters.wires import WireKind
@@ -15,7 +16,15 @@ from leadsman.core.text import clean
 from leadsman.errors import DeviceUnavailable, SessionDiffers, TransientError
 from leadsman.extensions.sessions.mask import same
 from leadsman.extensions.sessions.recorder import MODULES
-from leadsman.extensions.sessions.session import SHAPES, Event, Fields, RecordedSession, ReplyShape, error_of
+from leadsman.extensions.sessions.session import (
+    SHAPES,
+    Event,
+    Fields,
+    RecordedSession,
+    ReplyShape,
+    error_of,
+    read_session,
+)
 
 T = TypeVar("T")
 W = TypeVar("W")
@@ -334,3 +343,8 @@ def _request(event: Event) -> str:
 
 def _shorten(value: object) -> object:
     return value[:MAX_SHOWN_CHARS] + "…" if isinstance(value, str) and len(value) > MAX_SHOWN_CHARS else value
+
+
+def player_of(files: Iterable[Path | str]) -> Player:
+    """Plays the sessions of these files. Raises as `read_session`."""
+    return Player([read_session(each) for each in files])

@@ -17,7 +17,7 @@ from leadsman.core.monitoring.health import WELL
 from leadsman.core.mqtt.answers import Json, object_in
 from leadsman.core.mqtt.connection import Received
 from leadsman.core.text import clean
-from leadsman.extensions.nodes.brief import counts_text
+from leadsman.extensions import offered
 
 if TYPE_CHECKING:
     from leadsman.core.introspection.document import Introspection, Verdict
@@ -368,6 +368,7 @@ class Fleet:
         heard = None if app.heard_at is None else max(0.0, now - app.heard_at)
         uptime, waiting = status.get("uptime"), mqtt.get("outbox")
         outbox = waiting if isinstance(waiting, dict) else {}
+        counts_text = offered("node counts")
         return AppRow(
             prefix,
             app.state(now),
@@ -378,7 +379,7 @@ class Fleet:
             str(mqtt.get("protocol") or ""),
             _count(mqtt.get("connects")),
             clean(str(mqtt.get("last_error") or "")),
-            counts_text(status.get("nodes")),
+            "" if counts_text is None else counts_text(status.get("nodes")),
             len(app.devices),
         )
 

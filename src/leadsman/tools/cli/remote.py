@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leadsman.core.introspection.pages import merge
@@ -27,8 +27,8 @@ from leadsman.core.settings.load import load_broker
 from leadsman.core.text import clean, count_noun
 from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError, RequestDenied, SubscriptionRefused
+from leadsman.extensions import offered
 from leadsman.tools.cli.arguments import UsageError
-from leadsman.tools.cli.nodes import apps
 from leadsman.tools.cli.target import load_app, sources_of
 
 if TYPE_CHECKING:
@@ -288,8 +288,8 @@ def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
         seen = retained(brokers, ("+/nodes/+", "+/status"))
     except SubscriptionRefused:
         return  # this user may not read them
-    for each in apps(seen.values(), time.time()):
-        yield from ((each.prefix, node.document["devices"]) for node in each.nodes if node.document is not None)
+    if (devices_of := offered("devices of nodes")) is not None:
+        yield from devices_of(seen.values(), time.time())
 
 
 def processes(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> list[Topics]:
@@ -304,9 +304,8 @@ def processes(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> lis
         seen = retained(brokers, filters)
     except BrokerError:
         seen = {}  # the request that follows reports what is wrong, or needs no right to these topics
-    nodes = [node for each in apps(seen.values(), time.time()) if each.prefix == prefix for node in each.nodes]
-    here = [each.document for each in nodes if each.is_here and each.document is not None]
-    owned = {each["node"]: each["devices"] for each in here if each["kind"] == "cluster"}
+    owners_of = offered("owners of devices")
+    owned: Mapping[str, Collection[str]] = {} if owners_of is None else owners_of(seen.values(), time.time(), prefix)
     found = list(owned)
     if owned and devices:
         found = [node for node, names in owned.items() if set(devices) <= set(names)][:1]

@@ -17,7 +17,7 @@ from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.text import without_secret_lines
 from leadsman.core.wiring.plan import Plan
 from leadsman.errors import NotInstalled
-from leadsman.tools.doctor.access import described_by, elsewhere
+from leadsman.tools.access import described_by, elsewhere
 
 _PROBES = {"set": "set", "get": "get", "operator": f"{DOCTOR}/set"}
 """The words below the device of the doctor that arrive where these requests arrive."""

@@ -21,6 +21,7 @@ from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.core.wiring.run import serve
 from leadsman.errors import VersionRefused
+from leadsman.extensions import offered
 from leadsman.extensions.nodes.added import add_to_documents
 from leadsman.extensions.nodes.cluster.cluster import Cluster, FencedOutbox, ForeignNodes
 from leadsman.extensions.nodes.cluster.report import ClusterReport
@@ -102,9 +103,7 @@ class SharingNode(Node):
             link.listen(foreign.topic_filter, foreign.received)
         if (found := core.find(FOUND)) is not None:
             cluster.finders = found.finders
-        if core.plan.sections.discovery is not None:
-            from leadsman.extensions.discovery.part import device_at
-
+        if core.plan.sections.discovery is not None and (device_at := offered("device at")) is not None:
             cluster.described_at = device_at(core.plan, core.plan.sections.discovery)
         shards = self.shards = Shards(core)
         life.starts.append(functools.partial(cluster.start, shards, core.link, core.end))

@@ -11,6 +11,7 @@ from leadsman.core.text import clean, count_noun, escape
 from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
 from leadsman.extensions.nodes.document import Lacking
+from leadsman.extensions.nodes.shown import SILENT, Shared, Shown, apps, filters_of
 from leadsman.tools.cli.arguments import (
     APP,
     PREFIX,
@@ -23,7 +24,6 @@ from leadsman.tools.cli.arguments import (
     switch,
 )
 from leadsman.tools.cli.commands.clean import Removal, remove
-from leadsman.tools.cli.nodes import SILENT, Shared, Shown, apps, filters_of
 from leadsman.tools.cli.remote import any_version, ask, named_app, retained, sender
 from leadsman.tools.cli.tables import fill, json_text, print_text, table
 from leadsman.tools.cli.times import local, zone

@@ -8,6 +8,7 @@ import sys
 from leadsman.core.loop.durations import human
 from leadsman.core.text import count_noun, escape
 from leadsman.errors import LeadsmanError
+from leadsman.extensions.sessions.player import Player
 from leadsman.testing.broker import Delivered
 from leadsman.testing.harness import Harness
 from leadsman.tools.cli.arguments import CODES, ONE_TARGET, WHERE, Subcommand, argument
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     app.load(sources_of(options))
     harness = Harness(app, sessions=options.session)
     player = harness.player
-    assert player is not None  # there is a session
+    assert isinstance(player, Player)  # there is a session
     try:
         with contextlib.redirect_stdout(sys.stderr), refuse_real_world(), harness:
             harness.run(player.length)

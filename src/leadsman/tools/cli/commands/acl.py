@@ -6,9 +6,9 @@ import os
 
 from leadsman.core.mqtt.topics import DOCTOR
 from leadsman.errors import InvalidValue
+from leadsman.tools.access import AccessList, access_of
 from leadsman.tools.cli.arguments import DISCOVERY, IDENTITY, TARGET, Subcommand, argument
 from leadsman.tools.cli.target import load_app
-from leadsman.tools.doctor.access import AccessList, access_of
 
 FORMATS = ("mosquitto", "emqx")
 

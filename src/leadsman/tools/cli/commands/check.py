@@ -12,11 +12,11 @@ from leadsman.core.text import describe
 from leadsman.core.wiring.outside import check_installed
 from leadsman.core.wiring.plan import NoHome
 from leadsman.errors import InvalidValue
+from leadsman.tools.access import hidden_values_of
 from leadsman.tools.cli.arguments import OF_AN_APP, ONE_TARGET, Subcommand
 from leadsman.tools.cli.commands.inspect import registrations, show, show_plans
 from leadsman.tools.cli.commands.run import app_to_run
 from leadsman.tools.cli.tables import print_text, table
-from leadsman.tools.doctor.access import hidden_values_of
 
 
 def run(options: argparse.Namespace) -> None:

@@ -21,7 +21,8 @@ from leadsman.core.mqtt.topics import Topics
 from leadsman.core.text import clean as cleaned
 from leadsman.core.text import count_noun
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
-from leadsman.extensions.nodes.failure_state import WORD
+from leadsman.extensions import offered
+from leadsman.tools.access import described_by, described_topics
 from leadsman.tools.cli.arguments import (
     DISCOVERY,
     MAYBE_TARGET,
@@ -33,7 +34,6 @@ from leadsman.tools.cli.arguments import (
 from leadsman.tools.cli.remote import running_app
 from leadsman.tools.cli.tables import print_text
 from leadsman.tools.cli.target import load_app
-from leadsman.tools.doctor.access import describe_topics, described_by
 
 AT_ONCE = 20
 """Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
@@ -57,10 +57,10 @@ def run(options: argparse.Namespace) -> None:
     app = load_app(options)
     plan = app.plan(os.environ)
     devices = declared(app.telemetries, app.sources, app.commands)
-    others = {APP if name is None else name: [*topics] for name, topics in describe_topics(plan).items()}
-    if plan.sections.shared and plan.keep_state:
+    others = {APP if name is None else name: [*topics] for name, topics in described_topics(plan).items()}
+    if plan.sections.shared and plan.keep_state and (failure_state_at := offered("failure state of")) is not None:
         for name in devices:
-            others.setdefault(name, []).append(app.topics.of(name, WORD))
+            others.setdefault(name, []).append(failure_state_at(app.topics, name))
     now = DeviceRegistry(plan.identity, devices, others, health=described_by(plan) is not None)
     clean(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
 

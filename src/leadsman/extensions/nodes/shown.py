@@ -77,6 +77,19 @@ def apps(seen: Iterable[Received], now: float) -> list[Shared]:
     return [shown for shown in (_shared(prefix, each, now) for prefix, each in heard) if shown.nodes]
 
 
+def devices_of(seen: Iterable[Received], now: float) -> list[tuple[str, list[str]]]:
+    """The devices of each node, with the prefix of its app. The arguments are those of `apps`."""
+    nodes = [(each.prefix, node.document) for each in apps(seen, now) for node in each.nodes]
+    return [(prefix, document["devices"]) for prefix, document in nodes if document is not None]
+
+
+def owners_of(seen: Iterable[Received], now: float, prefix: str) -> dict[str, list[str]]:
+    """The devices of each node of one cluster that is there, by its name. Empty if the app is no cluster."""
+    nodes = [node for each in apps(seen, now) if each.prefix == prefix for node in each.nodes]
+    here = [each.document for each in nodes if each.is_here and each.document is not None]
+    return {each["node"]: each["devices"] for each in here if each["kind"] == "cluster"}
+
+
 class _HeardOfApp:
     """What is known of one app."""
 

@@ -1,16 +1,26 @@
 """What an app publishes and subscribes to, as topic filters, for the access list of a broker."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from leadsman.core.introspection.registry import keeps_others
 from leadsman.core.mqtt.topics import Topics
 from leadsman.core.wiring.plan import Plan
-from leadsman.extensions.nodes.failure_state import filters_of
+from leadsman.extensions import offered
 
-if TYPE_CHECKING:
-    from leadsman.extensions.discovery.homeassistant import HomeAssistant
-    from leadsman.extensions.discovery.registered import DescribedDevices
+
+class Convention(Protocol):
+    """What describes the devices of an app to others."""
+
+    own: str
+    """The topic filter of what it publishes."""
+    births: str
+    """The topic at which a reader of the descriptions says that it begins."""
+
+    publishes: tuple[str, ...]
+    """The topic filters that it publishes to."""
+    topics: Mapping[str, str | None]
+    """The device that is described at each topic; None is the app itself."""
 
 
 class AccessList(NamedTuple):
@@ -39,12 +49,12 @@ def access_of(plan: Plan) -> AccessList:
         publish.append(topics.lease)
     if plan.sections.shared:
         publish += [topics.of_node("+"), f"{topics.drain('+')}/response"]
-    shared = plan.sections.shared and plan.keep_state
+    states = failure_states(plan)
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
     words += {each.content.name: None for each in plan.readers if each.content is not None}
-    if shared:
+    if states:
         words.append("resilience")
     if "set" in filters:
         words += ["set/result", "set/response"]
@@ -66,9 +76,7 @@ def access_of(plan: Plan) -> AccessList:
     others = [] if plan.sections.standby is None else [topics.lease, topics.of_node("+")]
     if plan.sections.shared:
         others.append(topics.drain("+"))
-    if shared:
-        others += filters_of(topics)
-    return AccessList(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))
+    return AccessList(tuple(publish), (*filters.values(), *own.values(), *others, *states, *elsewhere(plan)))
 
 
 def _of_root(topics: Topics, words: Sequence[str], *, any_topic: bool) -> list[str]:
@@ -88,40 +96,34 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
     return (*subscriptions, convention.own, convention.births)
 
 
-def describe_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
+def described_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
     """The retained topics that describe each device to others, by its name; None is the app itself. Raises as
     `access_of`."""
-    described = _described(plan)
-    if described is None:
-        return {}
-    registered, convention = described
-    found: dict[str | None, Collection[str]] = {}
-    for topic, name in convention.topics.items():
-        messages = () if name is None else convention.describe(registered.device(name))
-        found[name] = dict.fromkeys((topic, *(each.topic for each in messages)))
+    ask = offered("described topics")
+    found: Mapping[str | None, Collection[str]] = {}
+    if plan.sections.discovery is not None and ask is not None:
+        found = ask(plan)
     return found
 
 
 def hidden_values_of(plan: Plan) -> str | None:
     """A text on devices whose values discovery does not show; None if there are none, or discovery is off."""
-    if plan.sections.discovery is None:
-        return None
-    from leadsman.extensions.discovery.part import hidden_values, registered_of
-
-    return hidden_values(registered_of(plan), plan.sections.discovery)
+    ask = offered("hidden values")
+    found: str | None = None if plan.sections.discovery is None or ask is None else ask(plan)
+    return found
 
 
-def described_by(plan: Plan) -> "HomeAssistant | None":
+def described_by(plan: Plan) -> Convention | None:
     """What describes the devices of an app to others; None if discovery is off. Raises as `access_of`."""
-    described = _described(plan)
-    return None if described is None else described[1]
+    ask = offered("convention")
+    found: Convention | None = None if plan.sections.discovery is None or ask is None else ask(plan)
+    return found
 
 
-def _described(plan: Plan) -> "tuple[DescribedDevices, HomeAssistant] | None":
-    """The devices that are described to others, and what does so; None if discovery is off."""
-    if plan.sections.discovery is None:
-        return None
-    from leadsman.extensions.discovery.part import convention_of, registered_of
-
-    registered = registered_of(plan)
-    return registered, convention_of(plan, plan.sections.discovery, registered)
+def failure_states(plan: Plan) -> tuple[str, ...]:
+    """The topic filters at which nodes leave the failure state of the devices to each other; none if they do not."""
+    ask = offered("failure state")
+    found: tuple[str, ...] = ()
+    if plan.sections.shared and plan.keep_state and ask is not None:
+        found = ask(plan.topics)
+    return found
