@@ -5,7 +5,7 @@ from leadsman.core.event_bus import Phase
 from leadsman.core.extension import Command, Documents, Extension, Join, JoinPhase, Place
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
 from leadsman.core.readings.reading import Reading
-from leadsman.core.registration.declaration import Option
+from leadsman.core.registration.declaration import Option, own_options
 from leadsman.core.wiring.core import Core
 from leadsman.core.wiring.offers import Kind
 from leadsman.core.wiring.plan import Plan
@@ -31,4 +31,5 @@ __all__ = [
     "Plan",
     "Reading",
     "RosterPhase",
+    "own_options",
 ]

@@ -70,7 +70,9 @@ class Extension:
     """The class of its section: a NamedTuple whose annotations have what reads each value, or a pydantic model. None:
     it has no section."""
     options: ClassVar[Mapping[str, type]] = {}
-    """Further options of decorators: a `TypedDict` by the kind of the decorator, such as ``"telemetry"``."""
+    """Further options of decorators: a `TypedDict` by the kind of the decorator, which is ``"telemetry"``,
+    ``"periodic"``, ``"source"``, ``"event"`` or ``"command"``. Beside each type is an `Option`; `own_options` reads
+    the values."""
     commands: ClassVar[Mapping[str, Place]] = {}
     """Commands of the command line, by name: each names a `leadsman.extension.Command`, which is imported when it is
     typed: ``leadsman alarms house:app``, or ``house alarms`` where the app is a program of its own. One that has the

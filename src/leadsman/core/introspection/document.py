@@ -358,6 +358,8 @@ class Registered(TypedDict):
     """How many commands may wait."""
     when_full: NotRequired[Literal["reject", "drop-oldest"]]
     """What becomes of a command when that many wait: it is refused, or the oldest is."""
+    of_extensions: NotRequired[dict[str, float | bool | str | None]]
+    """The options that extensions add, by their names. Present only if there are any."""
 
 
 class Runtime(Counted):

@@ -42,6 +42,8 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
     for name in described_as_they_are(OPTIONS[kind], kind, job=job):
         value = getattr(each, name)
         found[name] = None if value == math.inf else value
+    if each.of_extensions:
+        found["of_extensions"] = {name: _plain(value) for name, value in each.of_extensions.items()}
     if each.title is not None:
         found["title"] = clean(each.title)
     if each.area is not None:
@@ -77,6 +79,13 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
         if each.finds is not None:
             found["finds"] = {"most": each.finds.most, "forget_after": each.finds.forget_after}
     return cast("Registered", found)  # tests compare it with the schema
+
+
+def _plain(value: object) -> object:
+    """The value of an option of an extension, as text unless a document can have it."""
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return clean(value) if isinstance(value, str) else _write_value(value)
 
 
 def _name_policies(each: Telemetry) -> dict[str, object]:

@@ -4,7 +4,7 @@ A command is executed once and never repeated, since an attempt that failed may 
 no retry and no breaker. The result is published at ``{prefix}/{device}/set/result``, separate from the device's state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from leadsman.core.loop.durations import Duration
 from leadsman.core.mqtt.answers import Json, is_finite
 from leadsman.core.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.core.registration.annotation import read
-from leadsman.core.registration.declaration import Option, carried, checked, is_second
+from leadsman.core.registration.declaration import NO_VALUES, NONE, Option, Options, carried, checked, is_second
 from leadsman.core.registration.injection import (
     Dependencies,
     Dependency,
@@ -79,11 +79,19 @@ class Command(NamedTuple):
     """Whether its device is announced to Home Assistant."""
     labels: frozenset[str] = frozenset()
     """The labels that a node must have to execute it, in a cluster."""
+    of_extensions: Options = NO_VALUES
+    """The options that extensions add."""
 
 
-def register_command(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
-    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
-    values = checked(options, CommandOptions)
+def register_command(
+    name: str,
+    handler: Handler,
+    options: CommandOptions,
+    available: Sequence[Dependency],
+    further: Mapping[str, Option] = NONE,
+) -> Command:
+    """Check one registration, which may have further options, of extensions. Raises `InvalidType`, `InvalidValue`."""
+    values = checked(options, CommandOptions, further)
     plain = not is_async(handler)
     check_result(handler)
     needs, payload = needs_and_payload(handler, available)

@@ -83,18 +83,27 @@ def _defaults(decorator: type) -> Mapping[str, object]:
     return {name: option.default for name, option in declared(decorator).items()}
 
 
-def checked(options: Options, decorator: type, *, job: bool = False) -> dict[str, Any]:
-    """The values of all options of a decorator, by their names.
+NONE: Mapping[str, Option] = MappingProxyType({})
+
+
+def checked(
+    options: Options, decorator: type, further: Mapping[str, Option] = NONE, *, job: bool = False
+) -> dict[str, Any]:
+    """The values of all options of a decorator, by their names; those that extensions add are together in
+    ``of_extensions``.
 
     Args:
         options: what the code and the settings give.
         decorator: the `TypedDict` of its options.
+        further: the options that extensions add to it.
         job: whether it registers a side job, which has no options about topics.
 
     Raises:
         InvalidType, InvalidValue: an option is unknown, or its value is wrong.
     """
     known = declared(decorator)
+    if further:
+        known = {**known, **further}
     if not known.keys() >= options.keys() or (job and any(known[name].of_topics for name in options)):
         names = [name for name, option in known.items() if not (job and option.of_topics)]
         unknown = next(name for name in options if name not in names)
@@ -102,11 +111,32 @@ def checked(options: Options, decorator: type, *, job: bool = False) -> dict[str
         cure = f"did you mean {meant!r}?" if meant in names else suggestion(unknown, names)
         raise InvalidType(f"{unknown!r} is not an option of its decorator; {cure}")
     values = dict(_defaults(decorator))
+    of_extensions = {name: option.default for name, option in further.items()}
+    values["of_extensions"] = of_extensions or NO_VALUES
     for name, value in options.items():
-        values[name] = known[name].check(value, name)
+        into = of_extensions if name in further else values
+        into[name] = known[name].check(value, name)
         if known[name].of_settings:
-            _check_settable(cast("frozenset[str]", values[name]), name, settable(decorator))
+            more = (other for other, option in further.items() if option.notation is not None)
+            _check_settable(cast("frozenset[str]", into[name]), name, {*settable(decorator), *more})
     return values
+
+
+NO_VALUES: Options = MappingProxyType({})
+"""The options of extensions that a registration has where no extension adds one."""
+
+
+def own_options(of_extensions: Options, kind: type[T]) -> T:
+    """The options that an extension has added to a registration, with their types.
+
+    Args:
+        of_extensions: those of a `Telemetry`, a `Source` or a `Command` of `leadsman.extension.Plan.registry`.
+        kind: the `TypedDict` of the extension.
+
+    Returns:
+        All of its options; empty if the app does not have the extension.
+    """
+    return cast("T", {name: of_extensions[name] for name in kind.__annotations__ if name in of_extensions})
 
 
 @functools.cache

@@ -268,12 +268,20 @@ class DeviceSettings:
 
     Args:
         sections: the entries of each section, by its key and the option.
+        further: the options that extensions add, by the kind of the decorator.
 
     Raises:
         ConfigurationError: an option is unknown, or has a wrong value; one fault a line, each with its origin.
     """
 
-    def __init__(self, sections: Mapping[str, Entries]) -> None:
+    def __init__(
+        self, sections: Mapping[str, Entries], further: Mapping[str, Mapping[str, Option]] = MappingProxyType({})
+    ) -> None:
+        self._options, self._taken = {**OPTIONS}, {**TAKEN}
+        for kind, options in further.items():
+            own = {name: DeviceOption(name, each) for name, each in options.items() if each.notation is not None}
+            self._options |= own
+            self._taken[kind] |= own.keys()
         self.applied: dict[str, dict[str, Applied]] = {}
         """The options that were set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
@@ -293,7 +301,7 @@ class DeviceSettings:
         for entries in sections.values():
             for option, entry in entries.items():
                 with collect(faults):
-                    self._values[entry.path] = entry.read(_reader(option))
+                    self._values[entry.path] = entry.read(self._reader(option))
         raise_together(faults)
 
     def applied_to(
@@ -316,11 +324,11 @@ class DeviceSettings:
         if not layers:
             return options
         fixed = check_fixed(options.get("fixed", ()), "fixed")
-        taken, place = TAKEN[kind], place_of(handler)
+        taken, place = self._taken[kind], place_of(handler)
         found = dict(options)
         for section, entries in layers:
             for option, entry in entries.items():
-                rule = OPTIONS[option]
+                rule = self._options[option]
                 by_code = fixed & {option, *map(_written, rule.declared.replaces)}
                 if option in taken:
                     self._fitting.add((section, option))
@@ -355,7 +363,7 @@ class DeviceSettings:
                 self._used.add((section, option))
         kept = [
             InCode(option, options[each.argument], place)
-            for option, each in OPTIONS.items()
+            for option, each in self._options.items()
             if each.argument in options and each.argument in found and option not in self.applied.get(name, {})
         ]
         self.in_code.setdefault(name, []).extend(kept)
@@ -429,11 +437,20 @@ class DeviceSettings:
                 self._check_stale(each)
         raise_together(faults)
 
+    def _reader(self, option: str) -> Read[object]:
+        if option in self._options:
+            return self._options[option].read
+
+        def refuse(value: object) -> object:
+            raise InvalidValue(f"unknown; {suggestion(option, self._options)}")
+
+        return refuse
+
     def _not_taken(self, section: str, option: str) -> str:
         """Why nothing takes an option that no registration fixes by name."""
         if (section, option) in self._fitting:
             return _NOT_TAKEN
-        takers = [title for kind, title in _TAKERS.items() if option in TAKEN[kind]]
+        takers = [title for kind, title in _TAKERS.items() if option in self._taken[kind]]
         return f"no device that it is about takes it; it is for {join_words(takers)}"
 
     def _check_stale(self, polled: Telemetry) -> None:
@@ -455,16 +472,6 @@ def _type_of_found(device: Source) -> ReadingType | None:
     """The type of the readings of a device that a handler has found; None if it is not known."""
     kind = reading_type(device.handler)
     return kind if kind is None or device.filters is None else kind.filtered_where_known(device.filters)
-
-
-def _reader(option: str) -> Read[object]:
-    if option in OPTIONS:
-        return OPTIONS[option].read
-
-    def refuse(value: object) -> object:
-        raise InvalidValue(f"unknown; {suggestion(option, OPTIONS)}")
-
-    return refuse
 
 
 def _written(argument: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from leadsman.core.loop.durations import Duration
 from leadsman.core.mqtt.message import Delivery
 from leadsman.core.readings.device_classes import OF_EVENTS
-from leadsman.core.registration.declaration import POSITIVE_SECONDS, Option, Options, checked, or_none
+from leadsman.core.registration.declaration import NONE, POSITIVE_SECONDS, Option, Options, checked, or_none
 from leadsman.core.registration.injection import Dependency, Handler, name_of
 from leadsman.core.registration.options import ANY_ERROR, BACKOFF, PublishingOptions, type_of_readings
 from leadsman.core.registration.reading_type import ReadingType
@@ -51,9 +51,15 @@ class EventOptions(PublishingOptions, total=False):
     automations as a device, too. Default None."""
 
 
-def register_event(name: str, handler: Handler, options: Options, available: Sequence[Dependency]) -> Source:
-    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
-    values = checked(options, EventOptions)
+def register_event(
+    name: str,
+    handler: Handler,
+    options: Options,
+    available: Sequence[Dependency],
+    further: Mapping[str, Option] = NONE,
+) -> Source:
+    """Check one registration, which may have further options, of extensions. Raises `InvalidType`, `InvalidValue`."""
+    values = checked(options, EventOptions, further)
     check_result(handler, one_value=True)  # bytes are content of a source, and no event
     changed = {
         "delivery": _delivery(values, options),

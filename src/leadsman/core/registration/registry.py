@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadsman.core.adapters.managed import ManagedAdapter, declared_errors
 from leadsman.core.mqtt.topics import check_name, filters_overlap
 from leadsman.core.registration.annotation import alike
 from leadsman.core.registration.command import Command, CommandOptions, register_command
-from leadsman.core.registration.declaration import Options
+from leadsman.core.registration.declaration import NONE, Option, Options
 from leadsman.core.registration.injection import (
     ContextDependency,
     Dependency,
@@ -88,10 +89,17 @@ class Registry:
     Args:
         app: the name of the app, which is also that of its root device.
         device_settings: the settings of single devices; None: there are none.
+        further: the options that extensions add, by the kind of the decorator.
     """
 
-    def __init__(self, app: str, device_settings: "DeviceSettings | None" = None) -> None:
+    def __init__(
+        self,
+        app: str,
+        device_settings: "DeviceSettings | None" = None,
+        further: Mapping[str, Mapping[str, Option]] = MappingProxyType({}),
+    ) -> None:
         self.device_settings = device_settings
+        self._further = further
         self.root: str | None = None
         """The name of the root device; None if there is none."""
         self._app = app
@@ -214,7 +222,7 @@ class Registry:
         decide: Decide | None,
     ) -> None:
         kind, handler = registration.kind, registration.handler
-        options: Any = {**registration.options, **device.options_of(kind)}
+        options: Any = {**registration.options, **self._options_of(device, kind)}
         if device.adapter is not None:
             given = _with_adapter(f"{kind} {name!r}", device.adapter, given)
         own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
@@ -235,6 +243,14 @@ class Registry:
                 raise
             raise type(error)(f"{error}{origins}") from None
 
+    def _options_of(self, device: Device, kind: str) -> Options:
+        """As `Device.options_of`, also of the options of extensions."""
+        options = device.options_of(kind)
+        if kind != "command" or not self._further:
+            return options
+        reading = {name for each in self._further.values() for name in each} - self._further[kind].keys()
+        return {name: value for name, value in options.items() if name not in reading}
+
     def _with_settings(
         self, kind: str, name: object, handler: Handler, options: Options, available: Sequence[Dependency]
     ) -> Options:
@@ -246,7 +262,10 @@ class Registry:
     def _add_command(
         self, name: object, handler: Handler, options: CommandOptions, available: Sequence[Dependency]
     ) -> None:
-        command = _checked("command", name, lambda device: register_command(device, handler, options, available))
+        further = self._further.get("command", NONE)
+        command = _checked(
+            "command", name, lambda device: register_command(device, handler, options, available, further)
+        )
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
         _check_apart(self.sources.get(command.name), command)
@@ -324,12 +343,13 @@ class Registry:
     def _add_source(
         self, kind: str, name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]
     ) -> None:
-        register: Callable[[str, Handler, SourceOptions, Sequence[Dependency]], Source] = register_source
+        register: Callable[..., Source] = register_source
+        further = self._further.get(kind, NONE)
         if kind == "event":
             from leadsman.core.registration.event import register_event  # only apps with events need it
 
             register = register_event
-        source = _checked(kind, name, lambda device: register(device, handler, options, available))
+        source = _checked(kind, name, lambda device: register(device, handler, options, available, further))
         self._check_shared(source.guards)
         _check_free(source.name, kind, self.telemetries, self.sources)
         _check_apart(source, self.commands.get(source.name))
@@ -342,7 +362,10 @@ class Registry:
         if telemetry is None:
             kind, handler, options, decide = made_of
             job = kind == "periodic"
-            telemetry = _checked(kind, name, lambda it: register_telemetry(it, handler, options, available, job=job))
+            further = self._further.get(kind, NONE)
+            telemetry = _checked(
+                kind, name, lambda it: register_telemetry(it, handler, options, available, further, job=job)
+            )
             self._check_shared(telemetry.guards)
             telemetry = telemetry if decide is None else decide(telemetry)
             template = made_of._replace(options=_snapshot(options))

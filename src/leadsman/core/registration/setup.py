@@ -12,6 +12,7 @@ from leadsman.core.adapters.managed import check_installed, managed_adapters, re
 from leadsman.core.extension import Extension
 from leadsman.core.mqtt.broker import Brokers, brokers_of, with_credentials
 from leadsman.core.mqtt.topics import Identity, Topics, check_client_id, check_instance, check_prefix
+from leadsman.core.registration.declaration import Option
 from leadsman.core.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.core.registration.registry import Registry, ask_user
 from leadsman.core.registration.router import Registration
@@ -149,7 +150,9 @@ class Setup:
         """Whether this is a dry run, which touches nothing real."""
         self.show: Show | None = None
         """Takes what is shown while the app runs, and returns at once; None: nothing is."""
-        self.registry = Registry(declaration.name)
+        self.extensions = declaration.extensions
+        """What extends the app, apart from what leadsman ships."""
+        self.registry = Registry(declaration.name, further=self._further())
         self.adapters = () if callable(adapters) else managed_adapters(adapters)
         self.catalogue: Catalogue | None = None
         """The named policies; None where no handler needs one."""
@@ -161,8 +164,6 @@ class Setup:
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
-        self.extensions = declaration.extensions
-        """What extends the app, apart from what leadsman ships."""
         self._secrets = (*secrets_of(declaration.settings),)
         """The secrets of the settings."""
         self._redaction: Redaction | None = None
@@ -248,7 +249,7 @@ class Setup:
         waiting, self._waiting = self._waiting, []
         self._loaded, self.loaded_from = loaded, where
         if self.device_settings is not None:  # also about what is registered already
-            self.registry = Registry(declared.name, self.device_settings)
+            self.registry = Registry(declared.name, self.device_settings, self._further())
             waiting = [*self._record]
         for registration in waiting:
             self._expand(registration)
@@ -270,6 +271,14 @@ class Setup:
             ids = loaded.sections["discovery"].get("ids")
             names, finds = self.registry.devices, self.registry.finds
             self.registry.check_apart(*check_devices(discovery, names, self.prefix, ids, finds=finds))
+
+    def _further(self) -> Mapping[str, Mapping[str, Option]]:
+        """The options of decorators that extensions add."""
+        if not any(each.options for each in self.extensions):
+            return {}
+        from leadsman.core.registration.further_options import further_options
+
+        return further_options(self.extensions)
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""
@@ -302,7 +311,7 @@ class Setup:
             if loaded.devices:
                 from leadsman.core.registration.device_settings import DeviceSettings
 
-                self.device_settings = DeviceSettings(loaded.devices)
+                self.device_settings = DeviceSettings(loaded.devices, self._further())
         with collect(faults):
             if loaded.retry or self._policies:
                 self.catalogue = self._catalogue_of(loaded)

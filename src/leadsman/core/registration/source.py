@@ -11,7 +11,16 @@ from leadsman.core.readings.publish import PublishRule
 from leadsman.core.readings.reading import Layout
 from leadsman.core.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.core.registration.annotation import alike
-from leadsman.core.registration.declaration import POSITIVE_SECONDS, Option, Options, carried, checked, or_none
+from leadsman.core.registration.declaration import (
+    NO_VALUES,
+    NONE,
+    POSITIVE_SECONDS,
+    Option,
+    Options,
+    carried,
+    checked,
+    or_none,
+)
 from leadsman.core.registration.injection import Dependencies, Dependency, Handler, check_generator, needs_of
 from leadsman.core.registration.options import BACKOFF, STALE_AFTER, Errors, ReadingOptions, reading_values
 from leadsman.core.registration.result import ValidateResult
@@ -90,11 +99,19 @@ class Source(NamedTuple):
     """The labels that a node must have to run it, in a cluster."""
     events: EventTypes | None = None
     """Which events it sends; None if it gives readings."""
+    of_extensions: Options = NO_VALUES
+    """The options that extensions add."""
 
 
-def register_source(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
-    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
-    return make_source(name, handler, checked(options, SourceOptions), options, available)
+def register_source(
+    name: str,
+    handler: Handler,
+    options: SourceOptions,
+    available: Sequence[Dependency],
+    further: Mapping[str, Option] = NONE,
+) -> Source:
+    """Check one registration, which may have further options, of extensions. Raises `InvalidType`, `InvalidValue`."""
+    return make_source(name, handler, checked(options, SourceOptions, further), options, available)
 
 
 def make_source(

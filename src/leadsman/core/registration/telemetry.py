@@ -18,7 +18,18 @@ from leadsman.core.readings.reading import Layout
 from leadsman.core.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.core.registration.annotation import alike
 from leadsman.core.registration.command import RequestPayload, request_payload
-from leadsman.core.registration.declaration import SECONDS, Option, as_given, carried, checked, is_second, or_none
+from leadsman.core.registration.declaration import (
+    NO_VALUES,
+    NONE,
+    SECONDS,
+    Option,
+    Options,
+    as_given,
+    carried,
+    checked,
+    is_second,
+    or_none,
+)
 from leadsman.core.registration.injection import Dependencies, Dependency, Handler, is_async, needs_of
 from leadsman.core.registration.options import (
     BACKOFF,
@@ -204,6 +215,8 @@ class Telemetry(NamedTuple):
     """The options that the settings must not change, by their names there."""
     labels: frozenset[str] = frozenset()
     """The labels that a node must have to poll it, in a cluster."""
+    of_extensions: Options = NO_VALUES
+    """The options that extensions add."""
 
     @property
     def offset(self) -> float:
@@ -219,10 +232,16 @@ class Telemetry(NamedTuple):
 
 
 def register_telemetry(
-    name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], *, job: bool = False
+    name: str,
+    handler: Handler,
+    options: TelemetryOptions,
+    available: Sequence[Dependency],
+    further: Mapping[str, Option] = NONE,
+    *,
+    job: bool = False,
 ) -> Telemetry:
-    """Check one registration. Raises `InvalidType`, `InvalidValue`."""
-    values = checked(options, TelemetryOptions, job=job)
+    """Check one registration, which may have further options, of extensions. Raises `InvalidType`, `InvalidValue`."""
+    values = checked(options, TelemetryOptions, further, job=job)
     if ("interval" in options) == ("schedule" in options):
         raise InvalidValue("write either interval='60s' or schedule='0 */2 * * *', and not both")
     plain, read = not is_async(handler), alike(handler)
