@@ -6,6 +6,7 @@ from leadsman.core.extension import Command, Documents, Extension, Join, JoinPha
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
 from leadsman.core.readings.reading import Reading
 from leadsman.core.registration.declaration import Option, own_options
+from leadsman.core.settings.sections import read_duration, read_switch
 from leadsman.core.wiring.core import Core
 from leadsman.core.wiring.offers import Kind
 from leadsman.core.wiring.plan import Plan
@@ -32,4 +33,6 @@ __all__ = [
     "Reading",
     "RosterPhase",
     "own_options",
+    "read_duration",
+    "read_switch",
 ]

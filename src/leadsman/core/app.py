@@ -11,12 +11,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman._version import UNVERSIONED
-from leadsman.core.extension import Extension, check_extensions
+from leadsman.core.extension import Extension
 from leadsman.core.loop.durations import Duration, positive_seconds
 from leadsman.core.loop.user_code import program_of
 from leadsman.core.mqtt.broker import Broker, Brokers
 from leadsman.core.mqtt.connection import Connector
 from leadsman.core.mqtt.topics import Topics, check_instance, check_name
+from leadsman.core.registration.extensions import check_extensions
 from leadsman.core.registration.injection import is_async, name_of, takes_one
 from leadsman.core.registration.router import Registrar, Registration
 from leadsman.core.registration.setup import (

@@ -1,13 +1,8 @@
 """What extends an app: a class to derive from, and the phases in which its work begins."""
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
-
-from leadsman.errors import InvalidType, InvalidValue
-
-_NAME = r"[a-z][a-z0-9_]*"
 
 
 class JoinPhase(IntEnum):
@@ -83,8 +78,7 @@ class Extension:
     """What it adds to the documents of the app."""
 
     def joins(self, plan: Any) -> Iterable[Join]:
-        """What it does when the app is made. Called once before each start, and by commands that import what a run
-        needs.
+        """What it does when the app is made. Called before each start. What it raises ends the start.
 
         Args:
             plan: what the author and the settings have decided, a `leadsman.extension.Plan`.
@@ -99,31 +93,3 @@ class Extension:
             plan: what the author and the settings have decided, a `leadsman.extension.Plan`.
         """
         return ()
-
-
-def check_extensions(given: object) -> tuple[Extension, ...]:
-    """What `App` was given as `extensions`. Raises `InvalidType`, `InvalidValue`."""
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise InvalidType(f"extensions is {given!r}; write a list of them: extensions=[Alarm()]")
-    names: set[str] = set()
-    for each in given:
-        check_extension(each)
-        if each.name in names:
-            raise InvalidValue(f"extensions: two have the name {each.name!r}; leave out one, or rename it")
-        names.add(each.name)
-    return tuple(given)
-
-
-def check_extension(given: object) -> Extension:
-    """See that it is an extension with a name. Raises `InvalidType`, `InvalidValue`."""
-    if isinstance(given, type) and issubclass(given, Extension):
-        raise InvalidType(f"extensions: {given.__name__} is a class; write {given.__name__}()")
-    if not isinstance(given, Extension):
-        raise InvalidType(f"extensions: {given!r} is no leadsman.Extension; derive its class from that")
-    name: object = given.name
-    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
-        raise InvalidValue(
-            f"extensions: the name of {type(given).__name__} is {name!r}; write a lower-case letter, and further ones,"
-            " digits or _, in its class: name = 'alarm'"
-        )
-    return given

@@ -9,9 +9,8 @@ from importlib import import_module
 
 import pytest
 
-from leadsman import App, Context
+from leadsman import App, Context, Extension
 from leadsman.core.devices.roster import Departure
-from leadsman.core.extension import check_extension
 from leadsman.core.mqtt.link import Access
 from leadsman.core.parts.kinds import DISK, SAVED
 from leadsman.core.wiring.build import PARTS, build
@@ -109,7 +108,7 @@ def test_each_part_of_the_list_is_where_the_list_says(part):
 def test_each_extension_that_is_shipped_is_where_the_list_says_and_joins_as_one_of_a_user(each):
     extension = getattr(import_module(each.module), each.name)()
 
-    assert check_extension(extension) is extension
+    assert isinstance(extension, Extension)
     assert [phase for phase, _ in extension.joins(None)] == sorted(phase for phase, _ in extension.joins(None))
     assert [import_module(module).__name__ for module in each.loads] == [*each.loads]
 

@@ -13,6 +13,7 @@ from leadsman.core.extension import Extension
 from leadsman.core.mqtt.broker import Brokers, brokers_of, with_credentials
 from leadsman.core.mqtt.topics import Identity, Topics, check_client_id, check_instance, check_prefix
 from leadsman.core.registration.declaration import Option
+from leadsman.core.registration.extensions import check_apart, named_extensions
 from leadsman.core.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.core.registration.registry import Registry, ask_user
 from leadsman.core.registration.router import Registration
@@ -24,7 +25,7 @@ from leadsman.core.settings.entry import Entries
 from leadsman.core.settings.load import Loaded, read, to_write
 from leadsman.core.settings.rows import SettingRow, device_rows, rows_of
 from leadsman.core.settings.secrets import secrets_of
-from leadsman.core.settings.sections import BROKER, DiscoverySettings, Sections, read_sections
+from leadsman.core.settings.sections import BROKER, DiscoverySettings, ExtensionsSettings, Sections, read_sections
 from leadsman.core.settings.sources import Where, near_misses, settings_file
 from leadsman.core.text import clean, log_fields
 from leadsman.core.text.redaction import Public, Redaction
@@ -228,7 +229,7 @@ class Setup:
         if self._loaded is not None:
             return
         declared, where = self.declaration, where or Where.here()
-        loaded = read(declared.name, declared.model if declared.settings is None else None, where)
+        loaded = self._read(where)
         file = settings_file(where)
         self.settings_file = None if file is None else str(file)
         if declared.settings is not None:
@@ -279,6 +280,30 @@ class Setup:
         from leadsman.core.registration.further_options import further_options
 
         return further_options(self.extensions)
+
+    def _read(self, where: Where) -> Loaded:
+        """Read the settings, and those of the extensions that they name."""
+        declared, given = self.declaration, self.declaration.extensions
+        model = declared.model if declared.settings is None else None
+        check_apart(given, declared.model)
+        loaded = read(declared.name, model, where, _sections_of(given))
+        if (entry := loaded.sections["extensions"].get("names")) is not None:
+            names = entry.read(ExtensionsSettings.__annotations__["names"].__metadata__[0])
+            self.extensions = (*given, *entry.read(lambda _: named_extensions(names)))
+            check_apart(self.extensions, declared.model)
+            loaded = read(declared.name, model, where, _sections_of(self.extensions))
+        return loaded
+
+    def section(self, kind: type[A]) -> A:
+        """The values of the section of an extension, whose class this is. Raises `InvalidValue`."""
+        if self._loaded is not None:
+            for each in self.extensions:
+                if each.settings is kind:
+                    return cast("A", self._loaded.own[each.name])
+        raise InvalidValue(
+            f"no extension of the app has the settings {kind.__name__}, or they are not loaded yet; give the extension"
+            " to App(extensions=[…])"
+        )
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""
@@ -492,6 +517,11 @@ class Setup:
         named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
         what = to_write(self.declaration.name, "leadsman.toml", self.declaration.model, tuple(empty[0].split(".")))
         return f"it has no devices, because {named} empty; {what}"
+
+
+def _sections_of(extensions: Iterable[Extension]) -> dict[str, type]:
+    """The classes of the sections of extensions, by name."""
+    return {each.name: each.settings for each in extensions if each.settings is not None}
 
 
 def check_discovery(given: object) -> DiscoverySettings | None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.core.events import AppFault, CommandDone
 from leadsman.core.loop.tasks import outcome
@@ -43,7 +43,7 @@ class PendingCommand(NamedTuple):
 
     received: Received
     transaction: Json
-    arguments: dict[str, Any]
+    arguments: dict[str, object]
     """Of the handler."""
 
 

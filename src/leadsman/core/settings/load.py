@@ -2,9 +2,9 @@
 A fault is a line that names the setting, where its value is from, and what to write."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args, get_origin
 
 from leadsman.core.settings.documents import read_text
 from leadsman.core.settings.entry import RANKS, RETRY, Entries, Origins, SettingEntry, told_origin
@@ -21,12 +21,12 @@ from leadsman.core.settings.model import (
 )
 from leadsman.core.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.core.settings.secrets import is_secret, secrets_in
-from leadsman.core.settings.sections import BROKER, KEYS, SECTIONS, TABLES
+from leadsman.core.settings.sections import BROKER, KEYS, SECTIONS, TABLES, read_own_section
 from leadsman.core.settings.sources import DEVICES, Where, read_entries, settings_file, variable
 from leadsman.core.text import clean, is_nested_deeper
 from leadsman.core.text.redaction import HIDDEN, Secret, reveal
 from leadsman.core.text.suggestion import nearest, suggestion
-from leadsman.errors import SettingsError
+from leadsman.errors import ConfigurationError, SettingsError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -62,6 +62,8 @@ class Loaded(NamedTuple):
     """One line for each."""
     secrets: tuple[Secret, ...] = ()
     """The secrets in the settings as they are written, hidden as long as this lives."""
+    own: Mapping[str, object] = {}
+    """The values of the sections of extensions, by name."""
 
 
 def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
@@ -76,18 +78,32 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     return found
 
 
-def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
+def read(app: str, model: "type[BaseModel] | None", where: Where, own_sections: Mapping[str, type] = {}) -> Loaded:
     """As `load`, but return the faults in `Loaded.faults`, so that the caller can add more.
+
+    Args:
+        app: the name of the app.
+        model: the class of its settings.
+        where: the sources.
+        own_sections: the classes of the sections of extensions, by name.
 
     Raises:
         SettingsError: a source cannot be read.
     """
     faults: list[str] = []
-    tree, origins = _merge_all(read_entries(app, where, lambda path: has_field(model, path)), model, faults)
+
+    def is_setting(path: SettingPath) -> bool:
+        own_file = path[-1].endswith("_file") and _has_key(own_sections.get(path[0]), path[1:])
+        return own_file or has_field(model, path)
+
+    entries = read_entries(app, where, is_setting, own_sections)
+    tree, origins = _merge_all(entries, model, faults, own_sections)
     own = frozenset[str]() if model is None else model.model_fields.keys()
     about_devices = {} if DEVICES in own else tree.pop(DEVICES, {})
     # Hidden from here on: what validates them may show them.
     secrets = (*secrets_in(tree, model), *secrets_in(about_devices, None))
+    for name, kind in own_sections.items():
+        secrets += (*secrets_in(tree.get(name), kind),)
     sections = {}
     for name in SECTIONS:
         if name not in own:
@@ -104,11 +120,12 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         )
         retry = {}
     devices = _devices(about_devices, origins, faults)
-    faults += _unknown_keys(app, tree, model, origins)
+    file = settings_file(where)
+    name = "leadsman.toml" if file is None else file.name
+    values = {each: _own(each, kind, tree.pop(each, {}), origins, name, faults) for each, kind in own_sections.items()}
+    faults += _unknown_keys(app, tree, model, origins, own_sections)
     settings = None
     if model is not None:
-        file = settings_file(where)
-        name = "leadsman.toml" if file is None else file.name
         settings, wrong = _validate(app, name, model, tree, origins)
         faults += wrong
     retry_origins = {path: entry for path, entry in origins.items() if path[0] == RETRY and retry}
@@ -118,6 +135,8 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         for key, each in entries.items()
         for row in rows_of(each.value, origins, (section, key))
     ]
+    for each, found in values.items():
+        rows += rows_of(found._asdict() if hasattr(found, "_asdict") else found, origins, (each,))
     rows += retry_rows(retry, retry_origins)
     if settings is not None:
         rows += rows_of(settings, origins)
@@ -130,7 +149,32 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         devices=devices,
         faults=tuple(faults),
         secrets=secrets,
+        own=values,
     )
+
+
+def _has_key(kind: type | None, path: SettingPath) -> bool:
+    """Whether a path is a key of a section of an extension."""
+    return bool(path) and (has_field(kind, path) if is_model(kind) else path[0] in getattr(kind, "_fields", ()))
+
+
+def _own(name: str, kind: type, section: object, origins: Origins, file: str, faults: list[str]) -> object:
+    """The values of a section of an extension; None if they are wrong."""
+    if is_model(kind) and isinstance(section, dict):
+        from pydantic import BaseModel
+
+        whole = cast("type[BaseModel]", type("Settings", (BaseModel,), {"__annotations__": {name: kind}}))
+        faults += _unknown_keys(None, {name: section}, whole, origins)
+        settings, wrong = _validate(None, file, whole, {name: section}, origins)
+        faults += wrong
+        return getattr(settings, name, None)
+    keys = (*kind.model_fields,) if is_model(kind) else getattr(kind, "_fields", ())
+    entries = _entries(name, section, origins, faults, keys)
+    try:
+        return None if is_model(kind) else read_own_section(name, kind, entries)
+    except ConfigurationError as error:
+        faults.append(str(error))
+        return None
 
 
 def load_broker(where: Where) -> dict[str, SettingEntry]:
@@ -149,14 +193,14 @@ def load_broker(where: Where) -> dict[str, SettingEntry]:
 
 
 def _merge_all(
-    entries: list[SettingEntry], model: "type[BaseModel] | None", faults: list[str]
+    entries: list[SettingEntry], model: "type[BaseModel] | None", faults: list[str], own: Iterable[str] = ()
 ) -> tuple[Tree, dict[SettingPath, SettingEntry]]:
     """The tree that the entries make, higher ranks over lower ones, and the entry that each leaf comes from."""
     tree: Tree = {}
     origins: dict[SettingPath, SettingEntry] = {}
     below: dict[SettingPath, dict[SettingPath, None]] = {}
     for each in entries:
-        if model is None and each.path[0] not in (*SECTIONS, RETRY, DEVICES) and RANKS[each.rank] in _SHARED:
+        if model is None and each.path[0] not in (*SECTIONS, RETRY, DEVICES, *own) and RANKS[each.rank] in _SHARED:
             continue  # an app without settings ignores variables that begin with its name
         one_case = each.text or isinstance(each.value, Path)  # a variable, or a file named as one
         entry = each._replace(path=_with_case(each.path, tree, model)) if one_case else each
@@ -234,20 +278,23 @@ def _with_case(path: SettingPath, tree: Tree, model: object) -> SettingPath:
     return tuple(found)
 
 
-def _entries(name: str, section: object, origins: Origins, faults: list[str]) -> dict[str, SettingEntry]:
-    """The entries of one of the sections that every app has, by key."""
+def _entries(
+    name: str, section: object, origins: Origins, faults: list[str], own: Sequence[str] = ()
+) -> dict[str, SettingEntry]:
+    """The entries of a section that every app has, by key; or of one that an extension has, with these keys."""
+    keys = KEYS.get(name, own)
     if not isinstance(section, dict):
-        first = KEYS[name][0]
+        first = keys[0]
         faults.append(f"{name}: it must be a section; write [{name}] and {first} = …{told_origin((name,), origins)}")
         return {}
     entries = {}
     for key, value in section.items():
         path = (name, str(key))
-        if key not in KEYS[name]:
-            faults.append(f"{name}.{key}: unknown{told_origin(path, origins)}; {suggestion(str(key), KEYS[name])}")
+        if key not in keys:
+            faults.append(f"{name}.{key}: unknown{told_origin(path, origins)}; {suggestion(str(key), keys)}")
         elif path in origins:
             entries[str(key)] = origins[path]._replace(path=path, value=value)
-        elif path in TABLES:
+        elif path in TABLES or own:
             leaves = {known: each for known, each in origins.items() if known[: len(path)] == path}
             entries[str(key)] = _joined(path, value, leaves)
         else:
@@ -287,20 +334,22 @@ def _joined(path: SettingPath, value: object, leaves: Mapping[SettingPath, Setti
     return first._replace(path=path, value=value, below=leaves if isinstance(value, dict) else {})
 
 
-def _unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: Origins) -> list[str]:
+def _unknown_keys(
+    app: str | None, tree: Mapping[str, object], model: object, origins: Origins, own: Iterable[str] = ()
+) -> list[str]:
     """The keys that are no field, one a line: `MAX_NAMED_KEYS` of them, and how many more there are. To find what may
     have been meant takes a while for each."""
     if is_model(model):
         found = list(_unknown(tree, model, ()))
         named = [
-            f"{'.'.join(here)}: unknown{told_origin(here, origins)}; {_meant(app, here, known, inner)}"
+            f"{'.'.join(here)}: unknown{told_origin(here, origins)}; {_meant(app, here, (*known, *own), inner)}"
             for here, known, inner in found[:MAX_NAMED_KEYS]
         ]
     else:
         found = [((key,), set(), None) for key in tree]
         named = [
             f"{key}: unknown{told_origin((key,), origins)}; this app has no settings"
-            + (f"; did you mean {near!r}?" if (near := nearest(key, _SECTIONS)) else "")
+            + (f"; did you mean {near!r}?" if (near := nearest(key, (*_SECTIONS, *own))) else "")
             for (key,), _, _ in found[:MAX_NAMED_KEYS]
         ]
     more = len(found) - len(named)
@@ -326,7 +375,7 @@ def _unknown(tree: object, model: object, path: SettingPath) -> Iterator[tuple[S
             yield here, known, model
 
 
-def _meant(app: str, path: SettingPath, known: Iterable[str], model: object) -> str:
+def _meant(app: str | None, path: SettingPath, known: Iterable[str], model: object) -> str:
     """What a person may have meant. ``BOILER_PORT`` is ``BOILER__PORT`` with an underscore too few."""
     key, sections = path[-1], _SECTIONS if len(path) == 1 else ()
     for name in dotted_names(model) if sections else ():
@@ -336,7 +385,7 @@ def _meant(app: str, path: SettingPath, known: Iterable[str], model: object) -> 
 
 
 def _validate(
-    app: str, file: str, model: "type[BaseModel]", tree: Mapping[str, object], origins: Origins
+    app: str | None, file: str, model: "type[BaseModel]", tree: Mapping[str, object], origins: Origins
 ) -> "tuple[BaseModel | None, list[str]]":
     """The settings that a tree makes, and the faults in it, one a line. `file` is where to write what is missing."""
     from pydantic import ValidationError
@@ -357,7 +406,7 @@ def _validate(
         return None, faults
 
 
-def to_write(app: str, file: str, model: object, path: SettingPath) -> str:
+def to_write(app: str | None, file: str, model: object, path: SettingPath) -> str:
     """How to set a path: with a line or a section of the file, or with a variable."""
     name, structure = ".".join(path), at(model, path)
     if is_model(structure):

@@ -12,11 +12,12 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from leadsman.core.loop.durations import MAX_SECONDS, human, positive_seconds
 from leadsman.core.settings.documents import read_text
 from leadsman.core.settings.entry import Entries
+from leadsman.core.settings.secrets import is_secret
 from leadsman.core.text import clean
 from leadsman.core.text.redaction import Secret
 from leadsman.core.text.suggestion import nearest, suggestion
@@ -361,6 +362,18 @@ class LogSettings(NamedTuple):
     """How many older files are kept."""
 
 
+def _names(value: object) -> tuple[str, ...]:
+    wrong = f"{value!r} is not a list of names; write one such as ['alarm']"
+    return tuple(each for each in read_words(value, wrong) if each)
+
+
+class ExtensionsSettings(NamedTuple):
+    """What extends the app, of what installed packages offer."""
+
+    names: Annotated[tuple[str, ...], _names] = ()
+    """The names of their entry points."""
+
+
 S = TypeVar("S", bound=NamedTuple)
 
 
@@ -381,6 +394,68 @@ def read_section(standard: S, entries: Entries) -> S:
                 standard = standard._replace(**{key: entries[key].read(annotation.__metadata__[0])})
     raise_together(faults)
     return standard
+
+
+read_duration: Read[float] = _duration("30s")
+"""Read a duration, such as ``30s`` or a number of seconds. Raises `InvalidType`, `InvalidValue`."""
+
+
+def readers(values: type) -> Mapping[str, Read[object]]:
+    """What reads each value of a section that an extension has, by key: a function beside the type of a field, as
+    `HttpSettings` has it. Raises `InvalidType`."""
+    if not (issubclass(values, tuple) and hasattr(values, "_field_defaults")):
+        raise InvalidType(
+            f"settings: {values.__name__} is neither a NamedTuple nor a pydantic model; write one of them"
+        )
+    found = {}
+    for key, annotation in get_type_hints(values, include_extras=True).items():
+        reader = next((each for each in getattr(annotation, "__metadata__", ()) if callable(each)), None)
+        if reader is None:
+            raise InvalidType(
+                f"settings: nothing reads {values.__name__}.{key}; write a function beside its type, such as"
+                f" {key}: Annotated[float, float]"
+            )
+        found[key] = _guarded(reader, hidden=is_secret(key))
+    return found
+
+
+def _guarded(reader: Read[T], *, hidden: bool) -> Read[T]:
+    """As `reader`, which may raise anything. A message about a secret does not say it."""
+
+    def read(value: object) -> T:
+        try:
+            return reader(value)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            why = type(error).__name__ if hidden else clean(str(error)) or type(error).__name__
+            raise InvalidValue(f"{why}; write another value") from None
+
+    return read
+
+
+def read_own_section(name: str, values: type[T], entries: Entries) -> T:
+    """Read a section that an extension has, a NamedTuple.
+
+    Args:
+        name: the name of the section.
+        values: its class.
+        entries: what is set, by key.
+
+    Raises:
+        ConfigurationError: values are wrong or missing, one a line; the message names their origins.
+    """
+    faults: list[ConfigurationError] = []
+    found = dict(getattr(values, "_field_defaults"))  # noqa: B009  # each NamedTuple has them
+    for key, read in readers(values).items():
+        with collect(faults):
+            if key in entries:
+                found[key] = entries[key].read(read)
+            elif key not in found:
+                variable = f"{name}__{key}".upper()
+                raise InvalidValue(f"{name}.{key}: missing; write {key} = … in [{name}], or set {variable}")
+    raise_together(faults)
+    return values(**found)
 
 
 class Endpoint(NamedTuple):
@@ -491,6 +566,8 @@ class Sections(NamedTuple):
     """When the process ends by itself."""
     log: Annotated[LogSettings | None, Section(LogSettings)] = None
     """The settings of the log; None if there are none."""
+    extensions: Annotated[ExtensionsSettings, Section(ExtensionsSettings)] = ExtensionsSettings()
+    """What extends the app, of what installed packages offer."""
 
     @property
     def shared(self) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,15 @@ _LINK_ADDRESS = r"(tcp|udp|sctp)://.*"
 IsSetting = Callable[[SettingPath], bool]
 
 
+class Known(NamedTuple):
+    """What the names of variables begin with."""
+
+    prefix: str
+    """Of the app's own settings."""
+    own: Collection[str] = ()
+    """The sections of extensions."""
+
+
 class Where(NamedTuple):
     """The places that settings are read from."""
 
@@ -52,24 +61,25 @@ class Where(NamedTuple):
         return cls(environment or {}, Path(os.devnull), None, flags, Path(os.devnull))
 
 
-def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[SettingEntry]:
+def read_entries(app: str, where: Where, is_setting: IsSetting, own: Collection[str] = ()) -> list[SettingEntry]:
     """Read the entries of all sources, lowest rank first.
 
     Args:
         app: the name of the app.
         where: the sources.
         is_setting: whether a path is a setting, since ``log_file`` may be one, or the file of the secret ``log``.
+        own: the sections of extensions.
 
     Raises:
         SettingsError: a file cannot be read or parsed.
     """
-    prefix = variable_prefix(app)
+    known = Known(variable_prefix(app), own)
     dotenv = where.directory / ".env"
     variables = dict(_dotenv(dotenv)) if dotenv.is_file() else {}
     entries = list(_from_file(where, is_setting))
-    entries += _from_variables(variables, prefix, 2, f"{dotenv.name} ", is_setting)
-    entries += _from_variables(where.environment, prefix, 3, "environment ", is_setting)
-    entries += _from_secrets(where, prefix)
+    entries += _from_variables(variables, known, 2, f"{dotenv.name} ", is_setting)
+    entries += _from_variables(where.environment, known, 3, "environment ", is_setting)
+    entries += _from_secrets(where, known)
     for key, value in where.flags.items():
         entries.append(SettingEntry(tuple(part.strip() for part in key.split(".")), value, 5, f"flag {key}"))
     return sorted(entries, key=lambda entry: entry.rank)
@@ -80,11 +90,11 @@ def variable_prefix(app: str) -> str:
     return re.sub(r"\W", "_", app).upper() + "_"
 
 
-def variable(app: str, path: Iterable[str]) -> str:
-    """The variable that sets a path."""
+def variable(app: str | None, path: Iterable[str]) -> str:
+    """The variable that sets a path. None for `app`: it is in a section of an extension."""
     parts = [part.upper() for part in path]
     shared = parts[0].lower() in (*SECTIONS, DEVICES)
-    return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
+    return "__".join(parts) if app is None or shared else variable_prefix(app) + "__".join(parts)
 
 
 def near_misses(environment: Mapping[str, str]) -> dict[str, str]:
@@ -166,14 +176,14 @@ def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _from_variables(
-    variables: Mapping[str, str], prefix: str, rank: int, origin: str, is_setting: IsSetting
+    variables: Mapping[str, str], known: Known, rank: int, origin: str, is_setting: IsSetting
 ) -> Iterator[SettingEntry]:
     for name, value in variables.items():
-        path = _path(name, prefix)
+        path = _path(name, known)
         if path is None or (_is_link(name, value) and not is_setting(path)) or (not value and not is_setting(path)):
             continue  # an empty one of leadsman's is as one that is not there: `MQTT__USERNAME: ${USER_OF_THE_BROKER}`
         if name.endswith("_FILE") and not is_setting(path):
-            yield SettingEntry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
+            yield SettingEntry(_path(name.removesuffix("_FILE"), known) or path, Path(value), 4, f"{origin}{name}")
         else:
             yield SettingEntry(path, value, rank, f"{origin}{name}")
 
@@ -187,26 +197,28 @@ def _is_link(name: str, value: str) -> bool:
     return bool(bare or re.fullmatch(_LINK, name))
 
 
-def _from_secrets(where: Where, prefix: str) -> Iterator[SettingEntry]:
+def _from_secrets(where: Where, known: Known) -> Iterator[SettingEntry]:
     for directory in (where.secrets, Path(where.environment.get("CREDENTIALS_DIRECTORY") or where.secrets)):
         try:
             files = sorted(directory.iterdir())
         except OSError:
             continue
         for file in files:
-            path = _path(file.name.upper(), prefix)
+            path = _path(file.name.upper(), known)
             if path is not None:
                 yield SettingEntry(path, file, 4, f"secret {file}")
 
 
-def _path(name: str, prefix: str) -> SettingPath | None:
+def _path(name: str, known: Known) -> SettingPath | None:
     section, separator, key = name.partition("__")
+    if separator and section.isupper() and section.lower() in known.own:
+        return section.lower(), *(part.lower() for part in key.split("__"))
     if separator and section.isupper() and section.lower() in SECTIONS:
         return section.lower(), key.lower()
     if separator and section == DEVICES.upper():
         return DEVICES, *(part.lower() for part in key.split("__"))
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
-    if name.startswith(prefix) and len(name) > len(prefix):
-        return tuple(part.lower() for part in name.removeprefix(prefix).split("__"))
+    if name.startswith(known.prefix) and len(name) > len(known.prefix):
+        return tuple(part.lower() for part in name.removeprefix(known.prefix).split("__"))
     return None

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from leadsman.core.adapters.managed import ManagedAdapter
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from leadsman.core.resilience.catalogue import Catalogue
     from leadsman.core.runtime.adapter_recovery import LastResort
     from leadsman.notices import Notice
+
+
+S = TypeVar("S")
 
 
 class NoHome(ConfigurationError):  # noqa: N818  # as NotInstalled
@@ -100,6 +103,19 @@ class Plan(NamedTuple):
     """Where the app that runs puts what its program may ask."""
     extensions: tuple[Extension, ...]
     """What extends the app, apart from what leadsman ships."""
+    section_of: Callable[[type], object]
+    """See `section`."""
+
+    def section(self, kind: type[S]) -> S:
+        """The values of the section of an extension.
+
+        Args:
+            kind: the class of the section.
+
+        Raises:
+            InvalidValue: no extension of the app has it.
+        """
+        return cast("S", self.section_of(kind))
 
     @property
     def topics(self) -> Topics:
@@ -216,4 +232,5 @@ def plan_of(
         keep_state=keep_state,
         live=live or LiveParts(),
         extensions=setup.extensions,
+        section_of=setup.section,
     )
