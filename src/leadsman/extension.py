@@ -2,7 +2,7 @@
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
-from leadsman.core.extension import Command, Documents, Extension, Join, JoinPhase, Place
+from leadsman.core.extension import CheckResult, Command, Documents, Extension, Join, JoinPhase, Place
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
 from leadsman.core.readings.reading import Reading
 from leadsman.core.registration.declaration import Option, own_options
@@ -16,6 +16,7 @@ __all__ = [
     "DISK",
     "HEARTBEAT",
     "STATUSES",
+    "CheckResult",
     "Command",
     "Core",
     "Departure",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 
 class JoinPhase(IntEnum):
@@ -45,6 +45,20 @@ class Command(NamedTuple):
     and ``--mqtt``."""
 
 
+Verdict = Literal["ok", "warn", "fail", "unknown"]
+"""``warn``: the app works with less than it could have. ``fail``: something of the app does not work. ``unknown``: it
+could not be seen from here."""
+
+
+class CheckResult(NamedTuple):
+    """What one check of ``leadsman doctor`` has found."""
+
+    verdict: Verdict
+    text: str
+    advice: str = ""
+    """What to do, in one line; empty where there is nothing to do."""
+
+
 class Documents(NamedTuple):
     """What an extension adds to the documents of an app."""
 
@@ -73,7 +87,9 @@ class Extension:
     typed: ``leadsman alarms house:app``, or ``house alarms`` where the app is a program of its own. One that has the
     name of a command of leadsman is reached there only."""
     checks: ClassVar[Mapping[str, Callable[..., object]]] = {}
-    """Checks of ``leadsman doctor``, by name."""
+    """Checks of ``leadsman doctor``, by name: each is called with the `leadsman.extension.Plan`, and gives one
+    `leadsman.extension.CheckResult` or several. A plain function runs in a thread, and may block for eight seconds; one
+    that is ``async def`` may take as long. What it raises is shown as a failure of the check."""
     documents: ClassVar[Documents] = Documents()
     """What it adds to the documents of the app."""
 

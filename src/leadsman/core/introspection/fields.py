@@ -205,7 +205,7 @@ def _kind(node: Schema) -> Kind | None:
 
 def _options(nodes: list[Schema]) -> list[Any]:
     """The values of enums, each once."""
-    found: list[Any] = []
+    found = list[object]()
     for node in nodes:
         values = [node["const"]] if "const" in node else node.get("enum", [])
         found += [each for each in values if each is not None and each not in found]

@@ -72,9 +72,9 @@ def declared(decorator: type) -> Mapping[str, Option]:
     return MappingProxyType({name: _beside(kind) for name, kind in decorator.__annotations__.items()})
 
 
-def _beside(kind: Any) -> Option:
+def _beside(kind: object) -> Option:
     """The option beside a type; of two, the outer one, which has another default."""
-    *_, found = (each for each in kind.__metadata__ if isinstance(each, Option))
+    *_, found = (each for each in getattr(kind, "__metadata__", ()) if isinstance(each, Option))
     return found
 
 

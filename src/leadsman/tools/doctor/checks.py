@@ -3,9 +3,10 @@
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from leadsman.core.adapters.adapter import ResourceKind
+from leadsman.core.extension import CheckResult, Verdict
 from leadsman.core.introspection.kept_reading import compare
 from leadsman.core.loop.clock import rfc3339
 from leadsman.core.monitoring.health import WELL
@@ -26,19 +27,7 @@ from leadsman.tools.doctor.facts import (
     faults_in,
 )
 
-Verdict = Literal["ok", "warn", "fail", "unknown"]
-"""``warn``: the app works with less than it could have. ``fail``: something of the app does not work. ``unknown``: it
-could not be seen from here."""
 _RANK: tuple[Verdict, ...] = ("ok", "unknown", "warn", "fail")
-
-
-class Result(NamedTuple):
-    """The answer of one check."""
-
-    verdict: Verdict
-    text: str
-    advice: str = ""
-    """What to do, in one line; empty where there is nothing to do."""
 
 
 class Finding(NamedTuple):
@@ -51,24 +40,24 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def ok(text: str) -> Result:
+def ok(text: str) -> CheckResult:
     """All is well."""
-    return Result("ok", text)
+    return CheckResult("ok", text)
 
 
-def warn(text: str, advice: str) -> Result:
+def warn(text: str, advice: str) -> CheckResult:
     """The app works with less than it could have."""
-    return Result("warn", text, advice)
+    return CheckResult("warn", text, advice)
 
 
-def fail(text: str, advice: str) -> Result:
+def fail(text: str, advice: str) -> CheckResult:
     """Something does not work."""
-    return Result("fail", text, advice)
+    return CheckResult("fail", text, advice)
 
 
-def unknown(text: str, advice: str = "") -> Result:
+def unknown(text: str, advice: str = "") -> CheckResult:
     """It could not be seen."""
-    return Result("unknown", text, advice)
+    return CheckResult("unknown", text, advice)
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
@@ -86,7 +75,7 @@ RUN_AGAIN = "run the doctor again; if this remains, check the broker's log"
 """The advice where something was not seen."""
 
 
-def reach(facts: Facts) -> Iterator[Result]:
+def reach(facts: Facts) -> Iterator[CheckResult]:
     """Whether somebody listens at the address and speaks MQTT."""
     failure, broker = facts.broker.failure, facts.subject.broker
     if facts.broker.hung is not None:
@@ -112,7 +101,7 @@ def reach(facts: Facts) -> Iterator[Result]:
             yield ok(f"{broker} answers")
 
 
-def tls(facts: Facts) -> Iterator[Result]:
+def tls(facts: Facts) -> Iterator[CheckResult]:
     """Whether both sides accept the certificates."""
     failure, broker = facts.broker.failure, facts.subject.broker
     if failure is not None and failure.kind == "tls":
@@ -130,7 +119,7 @@ def tls(facts: Facts) -> Iterator[Result]:
         yield ok("the certificate is accepted")
 
 
-def authentication(facts: Facts) -> Iterator[Result]:
+def authentication(facts: Facts) -> Iterator[CheckResult]:
     """Whether the broker accepts the credentials."""
     failure, user = facts.broker.failure, facts.subject.broker.username
     if failure is not None and failure.kind == "refused" and failure.code in CREDENTIALS:
@@ -139,7 +128,7 @@ def authentication(facts: Facts) -> Iterator[Result]:
         yield ok("anonymous" if user is None else f"as {user!r}")
 
 
-def _refused(facts: Facts, failure: ConnectFailure) -> Result:
+def _refused(facts: Facts, failure: ConnectFailure) -> CheckResult:
     subject = facts.subject
     if subject.broker.username is None:
         return fail(
@@ -151,7 +140,7 @@ def _refused(facts: Facts, failure: ConnectFailure) -> Result:
     return fail(f"the broker refuses the user {subject.broker.username!r} (0x{failure.code:02x})", advice + other)
 
 
-def version(facts: Facts) -> Iterator[Result]:
+def version(facts: Facts) -> Iterator[CheckResult]:
     """Whether the broker speaks MQTT 5."""
     broker, wanted = facts.broker, facts.subject.broker.protocol
     if broker.protocol is None:
@@ -165,14 +154,14 @@ def version(facts: Facts) -> Iterator[Result]:
         yield warn(text, "use a broker with MQTT 5, such as mosquitto 2")
 
 
-def client_ids(facts: Facts) -> Iterator[Result]:
+def client_ids(facts: Facts) -> Iterator[CheckResult]:
     """Whether the broker distinguishes clients by their client ids."""
     if facts.broker.mixed_up:
         text = "connections with different client ids end each other: the broker assigns them one id"
         yield fail(text, f"give each app a user of its own{_in_mosquitto(facts, 'use_username_as_clientid false')}")
 
 
-def limits(facts: Facts) -> Iterator[Result]:
+def limits(facts: Facts) -> Iterator[CheckResult]:
     """How much may be in flight, which qualities there are, and whether the heartbeat fits into a packet."""
     connack = facts.broker.connack
     if connack is None:
@@ -195,7 +184,7 @@ def limits(facts: Facts) -> Iterator[Result]:
     yield from found or [ok(f"{connack.receive_maximum} in flight, QoS {connack.maximum_qos}{aliases}")]
 
 
-def retained(facts: Facts) -> Iterator[Result]:
+def retained(facts: Facts) -> Iterator[CheckResult]:
     """Whether the broker keeps messages."""
     connack, seen = facts.broker.connack, facts.broker.retained
     setting = _in_mosquitto(facts, "retain_available true")
@@ -219,7 +208,7 @@ def retained(facts: Facts) -> Iterator[Result]:
         yield fail("a new subscriber does not get a retained message", advice)
 
 
-def last_will(facts: Facts) -> Iterator[Result]:
+def last_will(facts: Facts) -> Iterator[CheckResult]:
     """Whether the will comes, and not too early."""
     seen, broker = facts.broker.will, facts.broker
     if broker.connack is None:
@@ -253,7 +242,7 @@ def allow_probes(facts: Facts) -> str:
     return f"to have this examined, add to the access list: topic readwrite {topics.of('doctor', '#')}"
 
 
-def not_seen(broker: BrokerFacts, step: str) -> Result:
+def not_seen(broker: BrokerFacts, step: str) -> CheckResult:
     """The result where a step of the examination brought no facts."""
     if broker.mixed_up:
         return unknown("not examined: the connections of the doctor would end that of the app")
@@ -278,7 +267,7 @@ GONE = "start it if it was killed; if it runs, see its log: the network may be g
 RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
 
 
-def publishing(facts: Facts) -> Iterator[Result]:
+def publishing(facts: Facts) -> Iterator[CheckResult]:
     """Whether each topic of the app may be published to."""
     offers, wanted = facts.broker.offers, facts.subject.published
     if facts.broker.connack is None:
@@ -303,7 +292,7 @@ def publishing(facts: Facts) -> Iterator[Result]:
         yield ok(f"all {count_noun(tried, 'topic')} of the app")
 
 
-def _nothing(facts: Facts) -> Result | None:
+def _nothing(facts: Facts) -> CheckResult | None:
     """The result if the broker takes neither the probe nor a topic that the app needs; None if it takes one."""
     probe, topics = facts.broker.probe, facts.subject.topics
     if probe is None or probe.answer is None or probe.answer < 0x80:
@@ -313,7 +302,7 @@ def _nothing(facts: Facts) -> Result | None:
     return fail(f"this user may write nothing below {topics.prefix}/: {tried}", advice)
 
 
-def _not_offered(facts: Facts) -> Result:
+def _not_offered(facts: Facts) -> CheckResult:
     broker, probe = facts.broker, facts.broker.probe
     for step in ("access list", "probe"):
         if broker.mixed_up or step in broker.faults:
@@ -331,7 +320,7 @@ def _not_offered(facts: Facts) -> Result:
     return unknown(f"{facts.subject.topics.of('doctor', 'probe')} may not be published to", allow_probes(facts))
 
 
-def subscribing(facts: Facts) -> Iterator[Result]:
+def subscribing(facts: Facts) -> Iterator[CheckResult]:
     """Whether what is published to the topics that the app listens to reaches it."""
     broker = facts.broker
     if broker.connack is None:
@@ -363,7 +352,7 @@ def _heard(answer: Answered) -> bool | None:
     return answer.heard if answer.published is not None and answer.published < 0x80 else None
 
 
-def orphans(facts: Facts) -> Iterator[Result]:
+def orphans(facts: Facts) -> Iterator[CheckResult]:
     """Whether the broker keeps topics of devices that the app no longer has, or more than anybody wants to read."""
     kept, devices, prefix = facts.broker.kept, facts.subject.devices, facts.subject.topics.prefix
     if kept is not None and facts.broker.crowded:
@@ -427,7 +416,7 @@ def _old_pages(prefix: str, kept: Mapping[str, bytes]) -> list[str]:
     return [topic for topic, page in numbered.items() if _PAGE.fullmatch(page) and int(page) > pages]
 
 
-def arrival(facts: Facts) -> Iterator[Result]:
+def arrival(facts: Facts) -> Iterator[CheckResult]:
     """Whether the readings that a running app published, and the broker acknowledged, are at the broker. MQTT 3.1.1
     has no refusal, and some brokers acknowledge what their access list denies."""
     live, kept = facts.broker.live, facts.broker.kept
@@ -466,7 +455,7 @@ def _is_there(broker: BrokerFacts, topic: str, published: str) -> bool:
     return compare(published, (broker.kept or {}).get(topic), broker.taken_at.get(topic)).is_there
 
 
-def running_app(facts: Facts) -> Iterator[Result]:
+def running_app(facts: Facts) -> Iterator[CheckResult]:
     """What the running app reports about its own connection."""
     live, kept = facts.broker.live, facts.broker.kept
     if facts.broker.connack is None:
@@ -513,7 +502,7 @@ def _is_of_a_topic(reports: str) -> bool:
     return OF_A_TOPIC in reports or REFUSED in reports
 
 
-def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
+def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[CheckResult]:
     """The devices that are in trouble, by the last heartbeat of an app that is online."""
     prefix, status = facts.subject.topics.prefix, object_in(kept.get(facts.subject.topics.status, b"")) or {}
     devices = status.get("devices")
@@ -525,7 +514,7 @@ def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
         yield warn(f"{_named(names)}: in trouble, as its heartbeat says", f"leadsman why --prefix {prefix} explains it")
 
 
-def other_clock(facts: Facts) -> Iterator[Result]:
+def other_clock(facts: Facts) -> Iterator[CheckResult]:
     """Whether the clock of the running app agrees with ours. A broker does not publish its own."""
     live = facts.broker.live
     if live is None or live.clock is None:
@@ -538,7 +527,7 @@ def other_clock(facts: Facts) -> Iterator[Result]:
         yield warn(text, "let both machines follow a time server: timedatectl set-ntp true")
 
 
-def home_assistant(facts: Facts) -> Iterator[Result]:
+def home_assistant(facts: Facts) -> Iterator[CheckResult]:
     """Whether Home Assistant's birth message can be read, and its payload."""
     broker = facts.broker
     if broker.birth_refused is not None:
@@ -599,14 +588,14 @@ LONG_AGO = 1_767_225_600.0
 """Epoch seconds of 2026-01-01: a clock that is behind it was never set."""
 
 
-def libraries(facts: Facts) -> Iterator[Result]:
+def libraries(facts: Facts) -> Iterator[CheckResult]:
     """Whether the libraries that the adapters need are installed."""
     for line in facts.subject.missing:
         what, _, advice = line.partition("; ")
         yield fail(what, advice or "install it")
 
 
-def serial_ports(facts: Facts) -> Iterator[Result]:
+def serial_ports(facts: Facts) -> Iterator[CheckResult]:
     """Whether the ports exist, may be used, and are not used by others."""
     for port in facts.serial:
         yield _serial_port(port)
@@ -614,7 +603,7 @@ def serial_ports(facts: Facts) -> Iterator[Result]:
             yield warn(f"{port.name} may name another device after the next start", f"write {port.stable}")
 
 
-def _serial_port(port: SerialFacts) -> Result:
+def _serial_port(port: SerialFacts) -> CheckResult:
     name = clean(port.name)
     if port.fault is not None:
         return fail(f"{name}: {port.fault}", "fix the name of the gateway, or its DNS")
@@ -637,13 +626,13 @@ def _serial_port(port: SerialFacts) -> Result:
     return ok(f"{name} is there, and may be opened")
 
 
-def bluetooth(facts: Facts) -> Iterator[Result]:
+def bluetooth(facts: Facts) -> Iterator[CheckResult]:
     """Whether BlueZ runs, and the adapter has power."""
     for radio in facts.bluetooth:
         yield _bluetooth(radio)
 
 
-def _bluetooth(radio: BluetoothFacts) -> Result:
+def _bluetooth(radio: BluetoothFacts) -> CheckResult:
     if radio.blocked == "hard":
         return fail("the radio is switched off", "switch it on: a key of the machine, or its firmware")
     if radio.blocked == "soft":
@@ -660,19 +649,19 @@ def _bluetooth(radio: BluetoothFacts) -> Result:
     return ok(f"BlueZ answers, and {wanted} has power")
 
 
-def calendars(facts: Facts) -> Iterator[Result]:
+def calendars(facts: Facts) -> Iterator[CheckResult]:
     """Whether the calendar servers accept the user."""
     for each in _servers(facts, "calendars"):
         yield _reached(each, "accepts the user", "url, username and password")
 
 
-def servers(facts: Facts) -> Iterator[Result]:
+def servers(facts: Facts) -> Iterator[CheckResult]:
     """Whether the servers that are read over HTTP answer, and accept the account."""
     for each in _servers(facts, "http"):
         yield _reached(each, "answers", "what the error names")
 
 
-def buses(facts: Facts) -> Iterator[Result]:
+def buses(facts: Facts) -> Iterator[CheckResult]:
     """Whether the I²C buses can be opened, and one-wire has a thermometer."""
     for each in _servers(facts, "i2c", "onewire"):
         fault, _, advice = (each.fault or "").partition("; ")
@@ -683,13 +672,13 @@ def _servers(facts: Facts, *kinds: ResourceKind) -> list[ServerFacts]:
     return [each for each in facts.servers if each.resource.kind in kinds]
 
 
-def _reached(each: ServerFacts, well: str, fix: str) -> Result:
+def _reached(each: ServerFacts, well: str, fix: str) -> CheckResult:
     if each.fault is None:
         return ok(f"{each.resource.name} {well}")
     return fail(each.fault, f"open the address in a browser; fix {fix}")
 
 
-def calendar_searches(facts: Facts) -> Iterator[Result]:
+def calendar_searches(facts: Facts) -> Iterator[CheckResult]:
     """Whether a search by time on a calendar server brings all events."""
     advice = 'write CalDav(…, search="all"), which reads each calendar whole'
     for each in _servers(facts, "calendars"):
@@ -716,13 +705,13 @@ def calendar_searches(facts: Facts) -> Iterator[Result]:
             yield unknown(f"{name}: not all calendars were compared: {each.stopped}", RUN_AGAIN)
 
 
-def versions(facts: Facts) -> Iterator[Result]:
+def versions(facts: Facts) -> Iterator[CheckResult]:
     """The versions of Python and leadsman."""
     if facts.machine is not None:
         yield ok(f"Python {facts.machine.python}, leadsman {facts.machine.leadsman}")
 
 
-def clock(facts: Facts) -> Iterator[Result]:
+def clock(facts: Facts) -> Iterator[CheckResult]:
     """Whether the clock is set, and follows a time server."""
     machine = facts.machine
     if machine is None:
@@ -737,7 +726,7 @@ def clock(facts: Facts) -> Iterator[Result]:
         yield warn("it follows no time server: readings get wrong times", "timedatectl set-ntp true")
 
 
-def time_zone(facts: Facts) -> Iterator[Result]:
+def time_zone(facts: Facts) -> Iterator[CheckResult]:
     """Whether the time zone is known."""
     machine = facts.machine
     if machine is None:
@@ -750,7 +739,7 @@ def time_zone(facts: Facts) -> Iterator[Result]:
         )
 
 
-def disk(facts: Facts) -> Iterator[Result]:
+def disk(facts: Facts) -> Iterator[CheckResult]:
     """Whether there is space."""
     for each in facts.machine.disks if facts.machine is not None else ():
         text = f"{each.free // MIB} MiB free at {each.path}"
@@ -758,7 +747,7 @@ def disk(facts: Facts) -> Iterator[Result]:
         yield fail(text, advice) if each.free < NEARLY_NONE else warn(text, advice) if each.free < LITTLE else ok(text)
 
 
-def state(facts: Facts) -> Iterator[Result]:
+def state(facts: Facts) -> Iterator[CheckResult]:
     """Whether the state of the app can be written, by it alone."""
     found = None if facts.machine is None else facts.machine.state
     if found is None:
@@ -772,7 +761,7 @@ def state(facts: Facts) -> Iterator[Result]:
         yield ok(f"{found.path} " + ("can be written" if found.exists else "will be made"))
 
 
-def unfinished(facts: Facts) -> Iterator[Result]:
+def unfinished(facts: Facts) -> Iterator[CheckResult]:
     """What did not come to an end."""
     for name, why in facts.unfinished.items():
         yield fail(f"{name}: {why}", "run the doctor again; if this stays, see whether this part of the machine hangs")
@@ -783,7 +772,7 @@ class Check(NamedTuple):
 
     group: str
     name: str
-    check: Callable[[Facts], Iterable[Result]]
+    check: Callable[[Facts], Iterable[CheckResult]]
 
 
 CHECKS = (
@@ -820,5 +809,7 @@ CHECKS = (
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """The results of all checks."""
-    return [Finding(each.group, each.name, *result) for each in CHECKS for result in each.check(facts)]
+    """The results of all checks, those of the extensions of the app last."""
+    found = [Finding(each.group, each.name, *result) for each in CHECKS for result in each.check(facts)]
+    own = ((of, name, result) for (of, name), results in facts.own_checks.items() for result in results)
+    return [*found, *(Finding(of, name, *result) for of, name, result in own)]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import functools
+import inspect
 import os
 import platform
 import shutil
@@ -13,13 +14,15 @@ import socket
 import stat
 import time
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 from leadsman._version import __version__
 from leadsman.adapters.serial.port import BY_ID, stable_name
 from leadsman.core.adapters.adapter import CalendarSearch, Resource, ResourceKind
+from leadsman.core.extension import CheckResult
 from leadsman.core.loop.durations import human
 from leadsman.core.loop.host_zone import host_zone
 from leadsman.core.mqtt.transport import in_thread
@@ -35,7 +38,7 @@ from leadsman.tools.doctor.facts import (
     ServerFacts,
     StateFacts,
 )
-from leadsman.tools.doctor.subject import Subject
+from leadsman.tools.doctor.subject import OwnCheck, Subject
 
 DEADLINE = 16.0
 """Seconds for everything. What was seen by then counts, and the rest is cancelled."""
@@ -44,6 +47,8 @@ CLEARING = 3.5
 of an adapter, is left behind."""
 LOGIN_TIMEOUT = 8.0
 """Seconds to log in at one server."""
+OWN_CHECK_TIMEOUT = 8.0
+"""Seconds for one check of an extension. A plain one that takes longer is left behind in its thread."""
 COMPARING = 7.0
 """Seconds to compare the searches of one calendar server."""
 
@@ -73,6 +78,7 @@ class Examination:
             "calendars": functools.partial(self._servers, "calendars"),
             "servers": functools.partial(self._servers, "http"),
             "buses": functools.partial(self._servers, "i2c", "onewire"),
+            "checks of extensions": self._own_checks,
             "broker": self._broker.run,
         }
         tasks = {asyncio.create_task(self._collect(name, call)): name for name, call in collectors.items()}
@@ -121,6 +127,37 @@ class Examination:
         asked = [_asked(each, each.log_in) for kind in kinds for each in self._resources(kind) if each.log_in]
         found = await asyncio.gather(*asked)
         self.facts = self.facts._replace(servers=(*self.facts.servers, *found))
+
+    async def _own_checks(self) -> None:
+        checks = self._subject.own_checks
+        if checks:
+            self._report(f"extensions: {', '.join(dict.fromkeys(each.extension for each in checks))}")
+        found = await asyncio.gather(*map(_results_of, checks))
+        own = {(each.extension, each.name): results for each, results in zip(checks, found, strict=True)}
+        self.facts = self.facts._replace(own_checks=own)
+
+
+async def _results_of(check: OwnCheck) -> tuple[CheckResult, ...]:
+    """What a check of an extension has found; one that raises or does not end has failed."""
+    advice = f"correct it in the extension {check.extension!r}"
+    try:
+        async with asyncio.timeout(OWN_CHECK_TIMEOUT):
+            results = await _called(check)
+    except TimeoutError:
+        return (CheckResult("fail", f"the check did not end within {OWN_CHECK_TIMEOUT:g} s", advice),)
+    except Exception as error:  # whatever code of others raises
+        return (CheckResult("fail", f"the check raised {type(error).__name__}: {describe(error)}", advice),)
+    found = tuple(each for each in results if isinstance(each, CheckResult))
+    if len(found) < len(results):
+        wrong = next(each for each in results if not isinstance(each, CheckResult))
+        return (CheckResult("fail", f"the check gave {wrong!r}", f"{advice}: write CheckResult('ok', …)"),)
+    return found
+
+
+async def _called(check: OwnCheck) -> list[object]:
+    if inspect.iscoroutinefunction(check.function):
+        return list(await cast("Awaitable[Iterable[object]]", check.function(check.plan)))
+    return await in_thread(lambda: list(cast("Iterable[object]", check.function(check.plan))))
 
 
 async def _asked(resource: Resource, log_in: Callable[[], Awaitable[object]]) -> ServerFacts:

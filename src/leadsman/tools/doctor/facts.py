@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from leadsman.core.adapters.adapter import CalendarSearch, Resource
+from leadsman.core.extension import CheckResult
 from leadsman.core.mqtt.connection import ConnAck
 from leadsman.tools.doctor.subject import Subject
 
@@ -239,5 +240,7 @@ class Facts(NamedTuple):
     bluetooth: tuple[BluetoothFacts, ...] = ()
     servers: tuple[ServerFacts, ...] = ()
     """Of all kinds, buses included."""
+    own_checks: Mapping[tuple[str, str], tuple[CheckResult, ...]] = {}
+    """What the checks of extensions have found, by the extension and the check."""
     unfinished: Mapping[str, str] = {}
     """The collectors that did not come to an end, and why."""

@@ -1,6 +1,6 @@
 """What is examined: the identity of an app, its topics, and what it needs of the machine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,16 @@ from leadsman.tools.access import described_by, elsewhere
 
 _PROBES = {"set": "set", "get": "get", "operator": f"{DOCTOR}/set"}
 """The words below the device of the doctor that arrive where these requests arrive."""
+
+
+class OwnCheck(NamedTuple):
+    """A check of an extension."""
+
+    extension: str
+    name: str
+    function: Callable[..., object]
+    plan: object
+    """What it is called with."""
 
 
 class Subject(NamedTuple):
@@ -49,10 +59,12 @@ class Subject(NamedTuple):
     """The topic filters that the app subscribes to outside its own topics. Others read there, so no probe is sent."""
     replacements: tuple[Broker, ...] = ()
     """The brokers that the app uses if this one fails."""
+    own_checks: tuple[OwnCheck, ...] = ()
+    """The checks of the extensions of the app."""
 
     def at(self, replacement: Broker) -> "Subject":
         """The same app at another broker, without the machine."""
-        return self._replace(broker=replacement, replacements=(), resources=(), state=None, missing=())
+        return self._replace(broker=replacement, replacements=(), resources=(), state=None, missing=(), own_checks=())
 
 
 def of_plan(plan: Plan) -> Subject:
@@ -76,6 +88,7 @@ def of_plan(plan: Plan) -> Subject:
         missing(plan),
         elsewhere(plan),
         plan.brokers.all[1:],
+        tuple(OwnCheck(of.name, name, check, plan) for of in plan.extensions for name, check in of.checks.items()),
     )
 
 

@@ -1,0 +1,111 @@
+"""Checks that an extension of the app adds to `leadsman doctor`."""
+
+import asyncio
+import threading
+
+import pytest
+
+from leadsman import App, Broker
+from leadsman.core.extension import CheckResult, Extension
+from leadsman.core.mqtt.topics import Topics
+from leadsman.tools.doctor import examination
+from leadsman.tools.doctor.checks import Finding, findings
+from leadsman.tools.doctor.examination import Examination
+from leadsman.tools.doctor.subject import OwnCheck, Subject, of_plan
+
+WELL = CheckResult("ok", "each device has a limit")
+
+
+def one(plan):
+    return [WELL]
+
+
+async def later(plan):
+    return [WELL]
+
+
+def several(plan):
+    yield WELL
+    yield CheckResult("warn", f"{plan} has no limit", "write alarm_above=80")
+
+
+def raises(plan):
+    raise ValueError("no limits")
+
+
+def odd(plan):
+    return ["all is well"]
+
+
+def nothing(plan):
+    return None
+
+
+def examined(*checks):
+    """The findings of these checks of an app whose broker does not run."""
+    own = tuple(OwnCheck("alarm", each.__name__, each, "boiler") for each in checks)
+    subject = Subject("house", Broker("127.0.0.1", 1), "house", Topics("house"), (), {}, own_checks=own)
+    facts = asyncio.run(Examination(subject, lambda text: None).run())
+    return [each for each in findings(facts) if each.group == "alarm"]
+
+
+def test_what_they_find_is_in_a_group_of_the_extension():
+    assert examined(one, later, several) == [
+        Finding("alarm", "one", "ok", "each device has a limit"),
+        Finding("alarm", "later", "ok", "each device has a limit"),
+        Finding("alarm", "several", "ok", "each device has a limit"),
+        Finding("alarm", "several", "warn", "boiler has no limit", "write alarm_above=80"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        (raises, "the check raised ValueError: no limits"),
+        (odd, "the check gave 'all is well'"),
+        (nothing, "the check raised TypeError: 'NoneType' object is not iterable"),
+    ],
+)
+def test_what_fails_is_a_finding_and_costs_no_other_check(check, said):
+    found = examined(check, one)
+
+    assert [(each.check, each.verdict, each.text) for each in found] == [
+        (check.__name__, "fail", said),
+        ("one", "ok", "each device has a limit"),
+    ]
+    assert found[0].advice
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_what_does_not_end_is_a_finding(kind, monkeypatch):
+    monkeypatch.setattr(examination, "OWN_CHECK_TIMEOUT", 0.05)
+    end = threading.Event()
+
+    def plain(plan):
+        end.wait()
+
+    async def hangs(plan):
+        await asyncio.Event().wait()
+
+    try:
+        (found,) = examined(plain if kind == "plain" else hangs)
+    finally:
+        end.set()
+
+    assert (found.verdict, found.text) == ("fail", "the check did not end within 0.05 s")
+
+
+class Alarm(Extension):
+    name = "alarm"
+    checks = {"limits": one}  # noqa: RUF012
+
+
+def test_they_are_those_of_the_extensions_of_the_app_and_get_its_plan(tmp_path):
+    app = App("house", mqtt="mqtt://broker", extensions=[Alarm()])
+    app.load()
+    plan = app.plan({"STATE_DIRECTORY": str(tmp_path)})
+
+    subject = of_plan(plan)
+
+    assert subject.own_checks == (OwnCheck("alarm", "limits", one, plan),)
+    assert subject.at(Broker("other")).own_checks == ()
