@@ -170,3 +170,15 @@ def test_an_extension_that_does_not_end_to_join_costs_only_itself(caplog):
 def test_what_its_author_must_put_right_ends_the_start_with_what_to_do(pairs, said):
     with pytest.raises(ConfigurationError, match=said):
         run(house(Joins("late", *pairs)))
+
+
+def test_an_extension_that_cannot_say_what_joins_ends_the_start_with_what_to_do():
+    class Broken(Extension):
+        name = "broken"
+
+        def joins(self, plan):
+            yield JoinPhase.DOORS, report
+            raise KeyError("limits")
+
+    with pytest.raises(ConfigurationError, match=r"^broken: joins raised KeyError: .*limits.*; correct it, or leave"):
+        run(house(Broken()))

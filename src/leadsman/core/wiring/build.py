@@ -11,6 +11,7 @@ from leadsman.core.events import AppFault
 from leadsman.core.extension import Extension, JoinPhase
 from leadsman.core.mqtt.link import Access
 from leadsman.core.registration.injection import ContextDependency
+from leadsman.core.text import describe
 from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.errors import ConfigurationError, InvalidType
@@ -145,8 +146,17 @@ def everything(plan: Plan) -> list[Joining]:
 
 
 def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, str, Callable[[Core], object]]]:
-    """What an extension lets join. Raises `InvalidType`."""
-    for each in extension.joins(plan):
+    """What an extension lets join. Raises `ConfigurationError`: only its author can put it right."""
+    try:
+        pairs = [*extension.joins(plan)]
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {describe(error)}"
+        raise ConfigurationError(
+            f"{extension.name}: joins raised {wrong}; correct it, or leave the extension out"
+        ) from error
+    for each in pairs:
         match each:
             case (JoinPhase() as phase, join) if callable(join):
                 yield phase, type(extension).__module__, join
