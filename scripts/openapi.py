@@ -13,9 +13,12 @@ from pydantic import TypeAdapter
 
 from leadsman._version import __version__
 from leadsman.core.introspection import document
+from leadsman.core.introspection.declared import documents_of
 from leadsman.core.introspection.schema import add_texts, parts_of, schema_of
 
 FILE = Path(__file__).parent.parent / "src" / "leadsman" / "extensions" / "http" / "openapi.json"
+DOCUMENTS = documents_of()
+"""With what leadsman ships. What other extensions add is not in the file."""
 _PROBLEM = "application/problem+json"
 _WHY = {
     "400": "The request is wrong; the detail says how to write it.",
@@ -56,7 +59,7 @@ OPERATIONS = (
         "get",
         "/introspect",
         "What the app is and how it is doing: all sections but the trace and the recent values, or those of the query.",
-        document.Introspection,
+        DOCUMENTS.introspection,
         ("sections", "devices", "after", "since"),
         ("400", "404", "503"),
     ),
@@ -64,7 +67,7 @@ OPERATIONS = (
         "get",
         "/introspect/{device}",
         "One device, with its recent values and outcomes.",
-        document.Introspection,
+        DOCUMENTS.introspection,
         ("device", "sections", "after", "since"),
         ("400", "404"),
     ),
@@ -72,7 +75,7 @@ OPERATIONS = (
         "get",
         "/trace",
         "The latest rows of the trace.",
-        document.Introspection,
+        DOCUMENTS.introspection,
         ("devices", "after", "since"),
         ("400", "404", "503"),
     ),
@@ -80,7 +83,7 @@ OPERATIONS = (
         "get",
         "/ledger",
         "What became of each slot of each device, by the hour, and the gaps.",
-        document.Introspection,
+        DOCUMENTS.introspection,
         ("devices", "since"),
         ("400", "404", "503"),
     ),
@@ -97,7 +100,7 @@ OPERATIONS = (
         "get",
         "/events",
         "What happens, as server-sent events: a happening each, a beat every 5 s, and a reset where some were lost.",
-        document.Happening | document.Beat | document.Reset,
+        document.Happening | DOCUMENTS.beat | document.Reset,
         ("Last-Event-ID",),
         ("503",),
         "text/event-stream",
@@ -151,7 +154,7 @@ _PARAMETERS = {
     "device": ("path", {"type": "string"}, "The name of a device."),
     "sections": (
         "query",
-        {"type": "array", "items": schema_of(document.Request)["properties"]["sections"]["items"]},
+        {"type": "array", "items": schema_of(DOCUMENTS.request)["properties"]["sections"]["items"]},
         "Only these sections.",
     ),
     "devices": ("query", {"type": "array", "items": {"type": "string"}}, "Only these devices and side jobs."),

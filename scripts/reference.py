@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leadsman.core.introspection import document
+from leadsman.core.introspection.declared import documents_of
 from leadsman.core.introspection.schema import Schema, parts_of, schema_of
 from leadsman.core.monitoring import document as reports
 from leadsman.extensions.ledger.document import DeviceLedger
@@ -20,12 +21,13 @@ from leadsman.extensions.sessions.document import SessionHead, SessionLine
 from leadsman.tools.cli.arguments import CODES, paragraphs
 from leadsman.tools.cli.main import parser
 
+ALL = documents_of()
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 DOCUMENTS = {
-    "Heartbeat": reports.Status,
-    "Introspection": document.Introspection,
+    "Heartbeat": ALL.status,
+    "Introspection": ALL.introspection,
     "Answer to a request": document.Answer,
-    "Request for introspection": document.Request,
+    "Request for introspection": ALL.request,
     "Outage of a device": reports.OutageMessage,
     "Fault of the app": reports.FaultMessage,
     "Health of a device": reports.DeviceHealth,

@@ -3,6 +3,7 @@
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
 from leadsman.core.extension import CheckResult, Command, Documents, Extension, Join, JoinPhase, Place
+from leadsman.core.introspection.added import AddedMeasures, AddedSection, MetricFamily, counter, gauge
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
 from leadsman.core.readings.reading import Reading
 from leadsman.core.registration.declaration import Option, own_options
@@ -16,6 +17,8 @@ __all__ = [
     "DISK",
     "HEARTBEAT",
     "STATUSES",
+    "AddedMeasures",
+    "AddedSection",
     "CheckResult",
     "Command",
     "Core",
@@ -27,12 +30,15 @@ __all__ = [
     "Join",
     "JoinPhase",
     "Kind",
+    "MetricFamily",
     "Option",
     "Phase",
     "Place",
     "Plan",
     "Reading",
     "RosterPhase",
+    "counter",
+    "gauge",
     "own_options",
     "read_duration",
     "read_switch",

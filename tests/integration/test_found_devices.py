@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from leadsman import App, Context, Discovery, Finds, OnChange, Sensor
-from leadsman.core.introspection.document import Introspection
+from leadsman.core.introspection.declared import documents_of
 from leadsman.core.text.identifiers import identifier
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Harness, Scripted
@@ -201,7 +201,7 @@ def test_a_flood_of_names_is_bounded_counted_and_logged_once_an_hour(harness, ca
     running.broker.send("house/introspect", b"")
     running.run(1)
     answer = running.broker.messages("house/introspect/response")[-1].json
-    state = TypeAdapter(Introspection).validate_python(answer["data"])["devices"]["gateway"]["runtime"]
+    state = TypeAdapter(documents_of().introspection).validate_python(answer["data"])["devices"]["gateway"]["runtime"]
     assert (state["found"], state["refused"]) == (50, 9950)
 
 

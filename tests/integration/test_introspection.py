@@ -11,7 +11,8 @@ from typing_extensions import is_typeddict
 
 from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.core.introspection import document
-from leadsman.core.introspection.document import Answer, CommandResult, Introspection, RegistryDocument
+from leadsman.core.introspection.declared import documents_of
+from leadsman.core.introspection.document import Answer, CommandResult, RegistryDocument
 from leadsman.core.introspection.pages import ENVELOPE, MAX_PAGE_BYTES, merge
 from leadsman.core.introspection.retained import FIRST_AHEAD
 from leadsman.core.introspection.schema import schemas
@@ -62,7 +63,7 @@ def asked(running, payload=b"", topic="house/introspect/response", at="house/int
     return running.broker.messages(topic)[-1].json
 
 
-for each in vars(document).values():
+for each in (*vars(document).values(), *documents_of()):
     if is_typeddict(each):
         each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
@@ -78,7 +79,7 @@ def test_one_document_tells_registration_and_runtime_and_keeps_to_its_schema(har
     answer = asked(running)
 
     strictly(Answer, answer)
-    data = strictly(Introspection, answer["data"])
+    data = strictly(documents_of().introspection, answer["data"])
     assert set(data) == {"app", "mqtt", "adapters", "devices", "jobs"}
     boiler = data["devices"]["boiler"]
     polled, commanded = boiler["registrations"]
@@ -317,7 +318,7 @@ def test_a_large_answer_comes_in_pages_that_the_broker_takes(harness, largest):
     assert max(len(message.payload) for message in messages) < (largest or MAX_PAGE_BYTES + ENVELOPE)
     for page in pages:
         strictly(Answer, page)
-    document = strictly(Introspection, merge(page["data"] for page in pages))
+    document = strictly(documents_of().introspection, merge(page["data"] for page in pages))
     assert list(document["devices"]) == [f"device{number}" for number in range(1500)]
     assert set(document) == {"app", "mqtt", "adapters", "devices", "jobs"}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.test_introspection import strictly
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, FixedBackoff, OnChange, RetryRequested
-from leadsman.core.introspection.document import Introspection
+from leadsman.core.introspection.declared import documents_of
 from leadsman.core.monitoring.document import Status
 from leadsman.core.monitoring.log_format import Json
 from leadsman.extensions.trace.trace import ROWS
@@ -35,7 +35,7 @@ def runtime(running):
     running.broker.send("app/introspect", b"")
     running.run("100ms")
     data = running.broker.messages("app/introspect/response")[-1].json["data"]
-    return strictly(Introspection, data)["devices"]["d"]["runtime"]
+    return strictly(documents_of().introspection, data)["devices"]["d"]["runtime"]
 
 
 def lines(caplog):

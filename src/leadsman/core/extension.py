@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 
@@ -60,12 +61,25 @@ class CheckResult(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """What an extension adds to the documents of an app."""
+    """What an extension adds to the documents of an app, for their schemas and for people. Each type is a `TypedDict`
+    of ``typing_extensions``; a text below a field says what it means. What it adds while the app runs, it adds to
+    `Core.documents` and to the heartbeat."""
 
-    app: Mapping[str, type] = {}
-    """Sections of the app, each with the type of its value."""
-    device: Mapping[str, type] = {}
-    """Sections of a device, each with the type of its value."""
+    status: type | None = None
+    """Fields of the heartbeat, each `NotRequired`."""
+    app: type | None = None
+    """Fields of the section of the app in introspection, each `NotRequired`."""
+    runtime: type | None = None
+    """Fields of the state of a device in introspection, each `NotRequired`."""
+    sections: type | None = None
+    """Sections of introspection that a request must name, a field for each; with ``total=False``."""
+    absent: Mapping[str, str] = MappingProxyType({})
+    """Why an app that runs does not have one of these sections, and what to do; by its name."""
+    of_device: Mapping[str, type] = MappingProxyType({})
+    """The message at a topic of each device that is read, by the last level of the topic."""
+    of_app: Callable[[Any, bool], Mapping[str, Mapping[str, object]]] | None = None
+    """Gives the JSON Schemas of further messages, by topic. It is called with the `Topics` of the app, and whether
+    several nodes share it."""
 
 
 class Extension:

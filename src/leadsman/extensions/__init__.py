@@ -1,7 +1,7 @@
 """What joins an app that wants it. The core names nothing of it; this list does, and each module of it is imported for
 the apps that want it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +69,14 @@ COMMANDS = (
     "leadsman.extensions.sessions.commands",
 )
 """Where commands about one of them are, each with a table of them."""
+DOCUMENTED: Mapping[str, tuple[str, ...]] = {
+    "leadsman.extensions.nodes.declared": (),
+    "leadsman.extensions.trace.document": ("trace",),
+    "leadsman.extensions.ledger.document": ("ledger",),
+    "leadsman.extensions.http.document": ("recent",),
+}
+"""The modules with a ``DOCUMENTS``, a `leadsman.core.extension.Documents`; and the sections on request that each
+declares, so that the command line knows them without an import."""
 
 
 def _wanted(plan: "Plan") -> list[Shipped]:

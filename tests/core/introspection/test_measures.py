@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.core.introspection.added import AddedDocuments, AddedMeasures
+from leadsman.core.introspection.added import AddedDocuments, AddedMeasures, gauge
 from leadsman.core.introspection.measures import (
     BUILD,
     CIRCUITS,
@@ -15,7 +15,6 @@ from leadsman.core.introspection.measures import (
     OF_THE_APP,
     Measures,
     Sample,
-    gauge,
 )
 from leadsman.core.mqtt.outbox import CAUSES, OnDisk, Outbox
 from leadsman.core.resilience import breaker

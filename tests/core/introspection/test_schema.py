@@ -1,33 +1,35 @@
 """The schema of each document: what its fields mean is in it, and on the reference page, which is made from it."""
 
 import re
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+from typing_extensions import is_typeddict
 
+from leadsman import extensions
 from leadsman.core.introspection import document
-from leadsman.core.introspection.document import Answer, CircuitRequest, Introspection, Plain, RegistryDocument, Request
+from leadsman.core.introspection.declared import documents_of
+from leadsman.core.introspection.document import Answer, CircuitRequest, Plain, RegistryDocument
 from leadsman.core.introspection.schema import parts_of, schema_of
-from leadsman.core.monitoring.document import DeviceHealth, FaultMessage, HealthFile, OutageMessage, Status
-from leadsman.extensions.ledger.document import DeviceLedger
-from leadsman.extensions.nodes.document import NodeDocument
-from leadsman.extensions.nodes.report import Drained, DrainRequest
-from leadsman.extensions.sessions.document import SessionHead, SessionLine
+from leadsman.core.monitoring.document import DeviceHealth, FaultMessage, HealthFile, OutageMessage
 
+Status, Introspection, Request = (getattr(documents_of(), name) for name in ("status", "introspection", "request"))
 DOCUMENTS = (Status, Introspection, Answer, Request, Plain, CircuitRequest, OutageMessage, FaultMessage, DeviceHealth)
 DOCUMENTS += (document.HealthDocument, document.Beat, document.Reset, document.Problem, document.ProbeAnswer)
 DOCUMENTS += (document.Verdict, document.CommandResult, document.HeldAnswer, document.CircuitAnswer)
-DOCUMENTS += (
-    document.PollAnswer,
-    document.By,
-    DeviceLedger,
-    RegistryDocument,
-    NodeDocument,
-    DrainRequest,
-    Drained,
-    HealthFile,
-    SessionHead,
-    SessionLine,
-)
+DOCUMENTS += (document.PollAnswer, document.By, RegistryDocument, HealthFile)
+
+
+def of_extensions():
+    """The documents of the extensions that there are."""
+    folder = Path(extensions.__file__).parent
+    for file in sorted(each for name in ("document", "declared", "report") for each in folder.glob(f"*/{name}.py")):
+        module = import_module(f"leadsman.extensions.{file.parent.name}.{file.stem}")
+        yield from (each for each in vars(module).values() if is_typeddict(each) and each.__module__ == module.__name__)
+
+
+DOCUMENTS += tuple(of_extensions())
 WHEN = re.compile(
     r"\b(left out|present only|only (in|of|with|rows|the)|of a device that fails|if the request names|has none"
     r"|while the poll retries)",

@@ -12,12 +12,12 @@ from typing_extensions import is_typeddict
 
 from leadsman import App
 from leadsman.core.introspection import document
+from leadsman.core.introspection.declared import documents_of
 from leadsman.core.introspection.document import (
     Beat,
     By,
     Happening,
     HealthDocument,
-    Introspection,
     PollAnswer,
     Problem,
     RegistryDocument,
@@ -46,10 +46,10 @@ def test_documents_keep_to_their_types_and_leave_secrets_out(run):
 
     whole, one, trace, registry = run(ask)
 
-    assert set(strictly(Introspection, whole)) == {"app", "mqtt", "adapters", "devices", "jobs"}
-    assert set(strictly(Introspection, one)["devices"]) == {"door"}
+    assert set(strictly(documents_of().introspection, whole)) == {"app", "mqtt", "adapters", "devices", "jobs"}
+    assert set(strictly(documents_of().introspection, one)["devices"]) == {"door"}
     assert one["recent"]["door"]["outcomes"]["words"] == ["failed"]
-    assert [row["handler"] for row in strictly(Introspection, trace)["trace"]] == ["door"]
+    assert [row["handler"] for row in strictly(documents_of().introspection, trace)["trace"]] == ["door"]
     assert set(strictly(RegistryDocument, registry)["devices"]) == {"boiler", "door", "meter"}
     assert "hunter2" not in json.dumps([whole, one, trace])
 
@@ -75,7 +75,7 @@ def test_the_ledger_says_what_became_of_the_slots(run):
 
     whole, one = run(ask)
 
-    assert {"boiler", "door"} <= set(strictly(Introspection, whole)["ledger"])
+    assert {"boiler", "door"} <= set(strictly(documents_of().introspection, whole)["ledger"])
     assert set(one["ledger"]) == {"door"}
 
 
@@ -380,7 +380,7 @@ def test_many_devices_are_answered_whole(run):
 
     found = run(ask, house_app(1000)).json()
 
-    assert len(strictly(Introspection, found)["devices"]) == 1003
+    assert len(strictly(documents_of().introspection, found)["devices"]) == 1003
     assert len(found["recent"]) == 1003
 
 

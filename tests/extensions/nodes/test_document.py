@@ -114,7 +114,7 @@ def test_an_app_without_other_nodes_answers_and_is_asked_without_what_reads_docu
         "import sys, leadsman.core.introspection.service, leadsman.core.introspection.sections;"
         "import leadsman.core.introspection.measures;"
         "import leadsman.tools.cli.remote, leadsman.tools.cli.fleet;"
-        "assert 'leadsman.extensions.nodes.brief' in sys.modules;"
+        "assert 'leadsman.core.introspection.added' in sys.modules;"
         "assert 'leadsman.extensions.nodes.document' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from tests.extensions.nodes.cluster.test_cluster import METERS, TTL, Clusters, read
 
-from leadsman.core.introspection.document import Introspection
+from leadsman.core.introspection.declared import documents_of
 from leadsman.extensions.nodes.document import NodeDocument
 from leadsman.extensions.nodes.report import NodeReport
 from leadsman_rigs.examples import examples
@@ -111,7 +111,7 @@ def test_heartbeat_and_introspection_of_a_node_know_all_nodes(cluster):
 
     answer = ask(cluster, "house/nodes/a/introspect", sections=["app"])
 
-    TypeAdapter(Introspection).validate_python(answer["data"])
+    TypeAdapter(documents_of().introspection).validate_python(answer["data"])
     nodes = {each["node"]: each for each in answer["data"]["app"]["nodes"]}
     assert list(nodes) == ["a", "b"]
     assert nodes["b"]["labels"] == ["ble"]

@@ -5,7 +5,7 @@ import json
 from tests.integration.test_introspection import asked, strictly
 
 from leadsman import App, CircuitBreaker, ExponentialBackoff
-from leadsman.core.introspection.document import Introspection
+from leadsman.core.introspection.declared import documents_of
 from leadsman.extensions.trace.trace import ROWS
 from leadsman.testing import Outages, Scripted, fail, hang
 
@@ -101,7 +101,7 @@ def test_the_trace_is_a_section_of_introspection_for_whoever_names_it(harness):
     running.run("1m")
 
     assert "trace" not in asked(running)["data"]
-    data = strictly(Introspection, asked(running, b'{"sections": ["trace"]}')["data"])
+    data = strictly(documents_of().introspection, asked(running, b'{"sections": ["trace"]}')["data"])
     assert [row["reason"] for row in data["trace"]] == ["retry", "count", "held"]
     assert [row["number"] for row in asked(running, b'{"sections": ["trace"], "after": 2}')["data"]["trace"]] == [3]
     assert asked(running, b'{"sections": ["trace"], "since": 9e9}')["data"]["trace"] == []

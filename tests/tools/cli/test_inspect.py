@@ -6,7 +6,7 @@ from typing import get_type_hints
 
 import pytest
 
-from leadsman.core.introspection.document import Introspection
+from leadsman.core.introspection.declared import documents_of
 from leadsman.tools.cli.commands import command
 from leadsman.tools.cli.main import main
 
@@ -95,7 +95,7 @@ def test_a_poll_that_is_due_has_no_time_left(show):
 def test_each_section_of_a_running_app_can_be_chosen():
     [section] = [argument for argument in command("inspect").arguments if argument.flag == "--section"]
 
-    assert set(section.options["choices"]) == set(get_type_hints(Introspection))
+    assert set(section.options["choices"]) == set(get_type_hints(documents_of().introspection))
     assert set(ON_REQUEST_ALONE) < set(section.options["choices"])
     assert all(name in section.help for name in section.options["choices"])
 

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, ParamSpec, TypeVar
 
 from leadsman.core.event_bus import Observers
 from leadsman.core.events import AppFault
 from leadsman.errors import two_parts
 
 if TYPE_CHECKING:
-    from leadsman.core.introspection.document import AppSection, Runtime
-    from leadsman.core.introspection.measures import Measured, MetricFamily
     from leadsman.core.introspection.requests import Query
 
 P = ParamSpec("P")
@@ -30,11 +28,34 @@ class AddedSection(NamedTuple):
     """Whether an answer with it is a large one, of which few are made at a time."""
 
 
+class MetricFamily(NamedTuple):
+    """A family of samples: its name, without the suffix ``_total`` of counters, and the names of its labels."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def gauge(name: str, text: str, *labels: str) -> MetricFamily:
+    """A family of numbers that go up and down; `name` without ``leadsman_``."""
+    return MetricFamily(f"leadsman_{name}", "gauge", text, labels)
+
+
+def counter(name: str, text: str, *labels: str) -> MetricFamily:
+    """A family of numbers that only grow; `name` without ``leadsman_`` and ``_total``."""
+    return MetricFamily(f"leadsman_{name}", "counter", text, labels)
+
+
+Measured = float | None | Mapping[str, float]
+"""A number, or none; or numbers by the value of a further label."""
+
+
 class AddedMeasures(NamedTuple):
     """Families of what is measured, each with what reads it."""
 
-    app: "Mapping[MetricFamily, Callable[[], Measured]]" = MappingProxyType({})
-    device: "Mapping[MetricFamily, Callable[[str], Measured]]" = MappingProxyType({})
+    app: Mapping[MetricFamily, Callable[[], Measured]] = MappingProxyType({})
+    device: Mapping[MetricFamily, Callable[[str], Measured]] = MappingProxyType({})
     """Those with a sample, or some, for each device. The label of its name is the first one."""
 
 
@@ -48,9 +69,9 @@ class AddedDocuments:
     def __init__(self, emit: Callable[[AppFault], None]) -> None:
         self.emit = emit
         """Takes the faults of what adds something."""
-        self.app: Observers[[AppSection]] = Observers("a section of the app", emit)
+        self.app: Observers[[dict[str, object]]] = Observers("a section of the app", emit)
         """Called with each section of the app, to add fields to it."""
-        self.runtime: Observers[[str, Runtime]] = Observers("a section of a device", emit)
+        self.runtime: Observers[[str, dict[str, object]]] = Observers("a section of a device", emit)
         """Called with the name of a device and each document of its state, to add fields to it."""
         self.sections: dict[str, AddedSection] = {}
         """The further sections; see `add_section`."""

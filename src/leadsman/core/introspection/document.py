@@ -14,11 +14,10 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.core.document import Bytes, EpochTime, Seconds, Time
-from leadsman.core.introspection.requests import Action, OnRequest, Standard
+from leadsman.core.introspection.requests import Action
 from leadsman.core.monitoring.document import (
     Counters,
     LinkState,
-    NodeSection,
     OutboxState,
     PollUnderWay,
     StatusWord,
@@ -28,8 +27,6 @@ from leadsman.core.mqtt.answers import Json
 from leadsman.core.readings.sensor import Sensor
 from leadsman.core.resilience.breaker import CircuitWord
 from leadsman.core.runtime.document import Counted
-from leadsman.extensions.ledger.document import DeviceLedger
-from leadsman.extensions.nodes.brief import Brief
 
 
 class BreakerTerms(TypedDict):
@@ -468,41 +465,6 @@ class AppSection(TypedDict):
     on."""
     state_files: NotRequired[dict[str, str]]
     """Files of the app's state that cannot be written at the moment, and why. Left out if there are none."""
-    node: NotRequired[NodeSection]
-    """This node. Present only with ``--standby``."""
-    nodes: NotRequired[list[Brief]]
-    """The nodes that share the app, this one included. Present only in an app that several share."""
-
-
-class TraceEntry(TypedDict):
-    """One row of the trace; see `leadsman.extensions.trace.trace.TraceRow`."""
-
-    number: int
-    """The number of the row, which grows."""
-    at: Time
-    """When it happened."""
-    handler: str
-    """The device."""
-    reason: str
-    """What was decided."""
-    cycle: int | None
-    """The number of the poll; null if it belongs to none."""
-    attempt: int | None
-    """The number of the call in its poll, from 1; null if it belongs to none."""
-    delay: Seconds | None
-    """How long until the next call; null if there is none."""
-    error_type: str | None
-    """The class of the error; null if there was none."""
-    error_message: str | None
-    """Its text."""
-    traceback: str | None
-    """The lines that led to it; null if they are not kept."""
-    policy: str | None
-    """The policy that decided; null if none did."""
-    breaker: str | None
-    """The state of the circuit then; null if it has none."""
-    by: str | None
-    """The person or program that asked for it; null if none did."""
 
 
 OutcomeWord = Literal["ok", "failed", "skipped", "deferred", "missed"]
@@ -554,9 +516,8 @@ class FieldTerms(TypedDict, total=False):
     """For people. Left out if its type does not say."""
 
 
-class Introspection(TypedDict, total=False):
-    """The ``data`` of an answer of ``{prefix}/introspect``: all sections, or those of the request. The
-    others are left out."""
+class StandardSections(TypedDict, total=False):
+    """The sections of an answer to a request that names none."""
 
     app: AppSection
     """The app. Left out if the request names other sections, as are the next four."""
@@ -568,16 +529,19 @@ class Introspection(TypedDict, total=False):
     """The devices, by name."""
     jobs: dict[str, DeviceSection]
     """The side jobs, by name."""
-    trace: list[TraceEntry]
-    """The failed calls, and what was decided. Present only if the request names this section."""
-    ledger: dict[str, DeviceLedger]
-    """What became of the slots of each device. Present only if the request names this section."""
-    recent: dict[str, Recent]
-    """The last values of each device. Present only if the request names this section. Kept only while the HTTP endpoint
-    is on."""
+
+
+class FieldsSection(TypedDict, total=False):
+    """The section about the fields of readings."""
+
     fields: dict[str, dict[str, FieldTerms]]
     """The fields of the readings of a device whose type sets more than a name; the keys that lead to a nested one are
     joined by a dot. Present only if the request names this section."""
+
+
+class Introspection(StandardSections, FieldsSection, total=False):
+    """The ``data`` of an answer of ``{prefix}/introspect``: all sections, or those of the request. The
+    others are left out."""
 
 
 class RegistryDevice(TypedDict):
@@ -632,10 +596,10 @@ class RegistryDocument(RegistryHead):
 
 
 class Request(TypedDict, total=False):
-    """A request at ``{prefix}/introspect``. An empty payload requests all sections but the last four."""
+    """A request at ``{prefix}/introspect``. An empty payload requests the first five sections."""
 
-    sections: list[Literal[Standard, OnRequest]]
-    """The sections that are wanted. If left out: all but the last four of this list."""
+    sections: list[str]
+    """The sections that are wanted. If left out: the first five of this list."""
     devices: list[str]
     """The devices that are wanted. If left out: all."""
     after: int

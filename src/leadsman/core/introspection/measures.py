@@ -4,8 +4,9 @@ The samples are read from the state of the app when somebody asks: nothing is co
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
+from leadsman.core.introspection.added import Measured, MetricFamily, counter, gauge
 from leadsman.core.introspection.sections import Introspected
 from leadsman.core.loop.clock import Clock
 from leadsman.core.monitoring.health import WELL, Health, status
@@ -18,15 +19,6 @@ NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
 _WHAT = "what is measured"
 CIRCUITS: tuple[CircuitWord, ...] = get_args(CircuitWord)
 """The states of a circuit. Each is a series with the value 0 or 1."""
-
-
-class MetricFamily(NamedTuple):
-    """A family of samples: its name, without the suffix ``_total`` of counters, and the names of its labels."""
-
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-    labels: tuple[str, ...] = ()
 
 
 class Sample(NamedTuple):
@@ -128,24 +120,10 @@ class MeasuredDevice(NamedTuple):
         return {each: each == state for each in CIRCUITS}
 
 
-Measured = float | None | Mapping[str, float]
-"""A number, or none; or numbers by the value of a further label."""
-
-
 def _samples(measured: Measured, labels: tuple[str, ...] = ()) -> list[Sample]:
     if isinstance(measured, Mapping):
         return [Sample((*labels, label), float(value)) for label, value in measured.items()]
     return [] if measured is None else [Sample(labels, float(measured))]
-
-
-def gauge(name: str, text: str, *labels: str) -> MetricFamily:
-    """A family of numbers that go up and down; `name` without ``leadsman_``."""
-    return MetricFamily(f"leadsman_{name}", "gauge", text, labels)
-
-
-def counter(name: str, text: str, *labels: str) -> MetricFamily:
-    """A family of numbers that only grow; `name` without ``leadsman_`` and ``_total``."""
-    return MetricFamily(f"leadsman_{name}", "counter", text, labels)
 
 
 DROPPED = counter("outbox_dropped", "Messages that will never be delivered, by cause.", "cause")

@@ -12,12 +12,11 @@ from leadsman.errors import PayloadError, UnknownDevice
 
 Standard = Literal["app", "mqtt", "adapters", "devices", "jobs"]
 """The sections of an answer to a request that names none."""
-OnRequest = Literal["trace", "ledger", "recent", "fields"]
-"""Sections that a request must name."""
 Action = Literal["isolate", "close", "disable"]
 """The actions that a person may take on a circuit."""
 SECTIONS: tuple[Standard, ...] = get_args(Standard)
-ON_REQUEST: tuple[OnRequest, ...] = get_args(OnRequest)
+FIELDS = "fields"
+"""The section of the core that a request must name. Others are of extensions."""
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -39,13 +38,13 @@ class Query(NamedTuple):
     since: float
 
 
-def understood(request: Json, known: Collection[str]) -> Query:
-    """Read a request to an app with these devices and side jobs.
+def understood(request: Json, known: Collection[str], further: Sequence[str] = ()) -> Query:
+    """Read a request to an app with these devices and side jobs, and these further sections.
 
     Raises:
         PayloadError: the request is wrong. The error explains how to correct it.
     """
-    sections, devices = _wanted(request, known)
+    sections, devices = _wanted(request, known, further)
     after, since = (0.0, 0.0) if request == "" else (_number(request, key) for key in ("after", "since"))
     asked = None if devices is None else frozenset(devices)
     names = [name for name in known if asked is None or name in asked]
@@ -76,7 +75,9 @@ def sender_of(request: Json, otherwise: str) -> str:
     return clean(named[:MAX_SENDER_CHARS] or otherwise)
 
 
-def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Sequence[str] | None]:
+def _wanted(
+    request: Json, known: Collection[str], further: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str] | None]:
     if request == "":
         return SECTIONS, None
     if not isinstance(request, dict):
@@ -84,7 +85,7 @@ def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Seque
     for key in request:
         if key not in KEYS:
             raise PayloadError(f"{clean(key)!r} is unknown; {suggestion(key[:MAX_NAME_BYTES], (*KEYS, 'transaction'))}")
-    sections = _names(request, "sections", (*SECTIONS, *ON_REQUEST))
+    sections = _names(request, "sections", (*SECTIONS, *further, FIELDS))
     return SECTIONS if sections is None else sections, _names(request, "devices", known)
 
 

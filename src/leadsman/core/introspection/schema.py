@@ -13,7 +13,9 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 from typing_extensions import get_original_bases, is_typeddict
 
+from leadsman.core.extension import Extension
 from leadsman.core.introspection import document
+from leadsman.core.introspection.declared import documents_of
 from leadsman.core.introspection.fields import terms_of
 from leadsman.core.loop.durations import write_duration
 from leadsman.core.monitoring import document as reports
@@ -24,9 +26,6 @@ from leadsman.core.registration.command import Command
 from leadsman.core.registration.injection import Handler
 from leadsman.core.registration.source import Source
 from leadsman.core.registration.telemetry import Telemetry
-from leadsman.extensions.ledger.document import DeviceLedger
-from leadsman.extensions.nodes import document as node_document
-from leadsman.extensions.nodes import report as node_report
 
 if typing.TYPE_CHECKING:
     from leadsman.core.readings.filtering import Chain
@@ -45,7 +44,8 @@ def schemas(
     read: Mapping[str, Telemetry | Source],
     commands: Mapping[str, Command],
     *,
-    nodes: bool = False,
+    shared: bool = False,
+    own: tuple[Extension, ...] = (),
 ) -> Schema:
     """A schema for each topic, with ``"direction": "in"`` for the topics that the app subscribes to.
 
@@ -53,24 +53,23 @@ def schemas(
         topics: of the app.
         read: what gives readings, by device.
         commands: the commands, by device.
-        nodes: whether several nodes share the app.
+        shared: whether several nodes share the app.
+        own: the extensions that the app was given.
     """
+    documents = documents_of(own)
     found: Schema = {
-        topics.status: schema_of(reports.Status),
+        topics.status: schema_of(documents.status),
         topics.error: schema_of(reports.FaultMessage),
         topics.registry: schema_of(document.RegistryDocument),
         f"{topics.registry}/+": schema_of(document.RegistryDocument),
-        topics.introspect: schema_of(document.Request) | {"direction": "in"},
+        topics.introspect: schema_of(documents.request) | {"direction": "in"},
         f"{topics.introspect}/response": schema_of(document.Answer)
         | {"description": "Its data is described by #introspection."},
-        "#introspection": schema_of(document.Introspection),
+        "#introspection": schema_of(documents.introspection),
     }
-    if nodes:
-        drain = topics.drain("+")
-        found[topics.of_node("+")] = schema_of(node_document.NodeDocument)
-        found[drain] = schema_of(node_report.DrainRequest) | {"direction": "in"}
-        found[f"{drain}/response"] = schema_of(document.Answer) | {"description": "Its data is described by #drained."}
-        found["#drained"] = schema_of(node_report.Drained)
+    for added in documents.added:
+        found |= {} if added.of_app is None else added.of_app(topics, shared)
+    below = {word: kind for added in documents.added for word, kind in added.of_device.items()}
     for name, each in read.items():
         if not getattr(each, "job", False):
             readings = read_schema(each) | _event(each)
@@ -90,7 +89,7 @@ def schemas(
             found[topics.of(name, "health")] = schema_of(reports.DeviceHealth)
             error, where = schema_of(reports.OutageMessage), topics.device_error(name)
             found[where] = {"anyOf": [found[where], error]} if where in found else error  # the root device
-            found[topics.of(name, "ledger")] = schema_of(DeviceLedger)
+            found |= {topics.of(name, word): schema_of(kind) for word, kind in below.items()}
             found[topics.of(name, "circuit/set")] = schema_of(document.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):
                 for word in ("get", "hold/set", "release/set"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.core.adapters.adapter import CANNOT_OPEN
 from leadsman.core.adapters.managed import ManagedAdapter
+from leadsman.core.extension import Extension
 from leadsman.core.introspection.added import AddedDocuments
 from leadsman.core.introspection.registrations import describe_registration
 from leadsman.core.introspection.registry import DeviceRegistry, app_section
@@ -136,6 +137,8 @@ class Introspected(NamedTuple):
     """Whether the app polls its devices."""
     added: AddedDocuments
     """What other parts add."""
+    own: tuple[Extension, ...] = ()
+    """The extensions that the app was given."""
     subscribers: "Mapping[str, Subscriber] | None" = None
     """The subscribers, which handle the messages of other programs, by topic filter."""
     found: "FoundDevices | None" = None
@@ -178,7 +181,7 @@ class Sections:
         section["uptime"] = round(now - self._started, 3)
         if self._parts.state_files:
             section["state_files"] = dict(self._parts.state_files)
-        self._parts.added.app(section)
+        self._parts.added.app(cast("dict[str, object]", section))
         return section
 
     def mqtt(self) -> "MqttSection":
@@ -292,7 +295,7 @@ class Sections:
             found["published"] = describe_publication(publisher.publication)
             if (waiting := in_outbox(parts.link, publisher.topics, self._clock)) is not None:
                 found["outbox"] = waiting
-        parts.added.runtime(name, found)
+        parts.added.runtime(name, cast("dict[str, object]", found))
         return found
 
 

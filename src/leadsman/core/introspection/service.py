@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leadsman.core.events import AppFault, CircuitRequested, DeviceHeld
 from leadsman.core.introspection.added import AddedSection
+from leadsman.core.introspection.declared import absent, declared_sections
 from leadsman.core.introspection.measures import Measures
 from leadsman.core.introspection.pages import DocumentWriter
 from leadsman.core.introspection.registry import LIST_SLICE, DeviceRegistry
@@ -105,9 +106,12 @@ class Service:
             PayloadError: the request is wrong. The error explains how to correct it.
             Busy: too many answers are under way, or it asks for a large one, and too many for that are.
         """
-        request, added = understood(value, self.registry.devices), self._parts.added.sections
-        if "recent" in request.sections and "recent" not in added:
-            raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
+        added, own = self._parts.added.sections, self._parts.own
+        further = tuple(dict.fromkeys((*declared_sections(own), *added)))
+        request = understood(value, self.registry.devices, further)
+        for name in request.sections:
+            if name in further and name not in added:
+                raise PayloadError(absent(name, own))
         large = any(name in added and added[name].large for name in request.sections)
         self.admit(large=len(request.names) > DEVICES_PER_TURN or large)
         return request

@@ -126,6 +126,7 @@ class RunningAnswers:
             statuses=core.of(STATUSES),
             ready=lambda: core.device_group.polling,
             added=core.documents,
+            own=core.plan.extensions,
             subscribers=core.find(SUBSCRIBERS),
             found=core.find(FOUND),
             terms_of=_terms_of,

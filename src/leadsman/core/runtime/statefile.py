@@ -67,7 +67,7 @@ class FurtherTable:
     query = ""
     """Selects what `found` gets; empty if that is nothing."""
 
-    def found(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def found(self, rows: Sequence[tuple[object, ...]]) -> None:
         """Take what the query selects, as the file is read. Nothing of it is checked."""
 
     def restore(self, store: "FailureStateStore") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import RosterPhase, forgetting
 from leadsman.core.extension import Extension, Join, JoinPhase
-from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member
+from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member, gauge
 from leadsman.core.introspection.watching import Watching
 from leadsman.core.parts.kinds import ANSWERS
 from leadsman.core.wiring.core import Core
@@ -37,8 +37,6 @@ def _recent(watching: Watching, request: "Query") -> Iterator[Member]:
 
 
 def _measures(watching: Watching) -> AddedMeasures:
-    from leadsman.core.introspection.measures import gauge  # for who measures
-
     lag = gauge("loop_lag_seconds", "Largest delay of the event loop in the last ten seconds.")
     return AddedMeasures(app={lag: lambda: watching.lag.seconds})
 

@@ -6,6 +6,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from leadsman.core.document import Percent, Seconds, Time
+from leadsman.core.extension import Documents
 from leadsman.extensions.ledger.ledger import Cause, Disposition
 
 
@@ -54,3 +55,13 @@ class DeviceLedger(TypedDict):
     """The periods, the oldest first."""
     gaps: list[LedgerGap]
     """The gaps, the oldest first."""
+
+
+class LedgerSection(TypedDict, total=False):
+    """The section of the ledgers."""
+
+    ledger: dict[str, DeviceLedger]
+    """What became of the slots of each device. Present only if the request names this section."""
+
+
+DOCUMENTS = Documents(sections=LedgerSection, of_device={"ledger": DeviceLedger})

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import cast
 
 from leadsman.core.runtime.failure_state import UNREADABLE, FailureStateStore, warn_damaged
 from leadsman.core.runtime.statefile import FurtherTable
@@ -32,9 +32,9 @@ class LedgerTable(FurtherTable):
         self._gone: set[str] = set()
         self._waiting: Rows = {}
 
-    def found(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def found(self, rows: Sequence[tuple[object, ...]]) -> None:
         """See `FurtherTable`."""
-        for name, key, document in rows:
+        for name, key, document in cast("Sequence[tuple[str, int, object]]", rows):
             self._found.setdefault(name, []).append((key, document))
 
     def restore(self, store: FailureStateStore) -> None:

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from leadsman.core.introspection.added import AddedMeasures, gauge
 from leadsman.core.parts.kinds import HEARTBEAT
 from leadsman.core.wiring.core import Core
 from leadsman.extensions.nodes.brief import STATES
 from leadsman.extensions.nodes.report import NodeReport
 
 if TYPE_CHECKING:
-    from leadsman.core.introspection.added import AddedMeasures
-    from leadsman.core.introspection.document import AppSection
     from leadsman.core.monitoring.document import NodeSection, Status
 
 
@@ -29,7 +28,7 @@ def add_to_documents(core: Core, report: NodeReport, node: "NodeSection | None" 
             document["node"] = node
         document["nodes"] = dict(Counter(report.states().values()))
 
-    def add_to_app(section: "AppSection") -> None:
+    def add_to_app(section: dict[str, object]) -> None:
         if node is not None:
             section["node"] = node
         section["nodes"] = report.briefs()
@@ -39,10 +38,8 @@ def add_to_documents(core: Core, report: NodeReport, node: "NodeSection | None" 
     core.documents.measures.append(lambda: measures(report))
 
 
-def measures(report: NodeReport) -> "AddedMeasures":
+def measures(report: NodeReport) -> AddedMeasures:
     """A number of nodes for each state."""
-    from leadsman.core.introspection.added import AddedMeasures
-    from leadsman.core.introspection.measures import gauge
 
     def count() -> Mapping[str, float]:
         found = [node["state"] for node in report.briefs()]

@@ -75,7 +75,7 @@ class Tracing:
             self._trace().resume(outages)
 
     def entries(self, request: "Query") -> Iterator[Member]:
-        """The rows that a request asks for, each a `leadsman.core.introspection.document.TraceEntry`."""
+        """The rows that a request asks for, each a `leadsman.extensions.trace.document.TraceEntry`."""
         handlers = frozenset(request.names) if request.chosen else None
         for trace in self.traces:
             for row in trace.rows(handlers, request.since, request.after):

@@ -345,6 +345,12 @@ def ask_about_devices(options: argparse.Namespace, request: "Request") -> "Intro
     return answer
 
 
+def section(answer: "Introspection", name: str) -> Any:
+    """A section that an extension adds. Raises KeyError if it is not in the answer."""
+    found: dict[str, object] = {**answer}
+    return found[name]
+
+
 @contextlib.contextmanager
 def any_version() -> Iterator[None]:
     """A block that reads the answer of an app, which may have another version of leadsman.

@@ -11,7 +11,7 @@ from leadsman.core.text import clean, count_noun
 from leadsman.extensions.ledger.ledger import READ
 from leadsman.extensions.ledger.saved import KEPT_SECONDS
 from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, UsageError, argument, duration
-from leadsman.tools.cli.remote import any_version, ask_about_devices
+from leadsman.tools.cli.remote import any_version, ask_about_devices, section
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import json_text, print_text, table
 from leadsman.tools.cli.times import clock, local, zone
@@ -37,9 +37,9 @@ def run(options: argparse.Namespace) -> None:
     answer = ask_about_devices(options, {"sections": ["ledger"], "since": time.time() - options.since})
     with any_version():
         if options.json:
-            print(json_text(answer["ledger"], indent=2))
+            print(json_text(section(answer, "ledger"), indent=2))
         else:
-            print_section(answer["ledger"])
+            print_section(section(answer, "ledger"))
 
 
 def print_section(ledgers: Mapping[str, "DeviceLedger"]) -> None:

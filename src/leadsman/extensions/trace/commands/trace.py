@@ -9,13 +9,14 @@ from leadsman.core.loop.durations import human
 from leadsman.core.resilience.policy import REASONS
 from leadsman.core.text import clean
 from leadsman.tools.cli.arguments import OF_LIVE, ONLY_DEVICES, Subcommand, argument, duration, switch
-from leadsman.tools.cli.remote import any_version, ask_about_devices
+from leadsman.tools.cli.remote import any_version, ask_about_devices, section
 from leadsman.tools.cli.screen import GREEN, RED, YELLOW
 from leadsman.tools.cli.tables import fill, json_text, paint, print_text
 from leadsman.tools.cli.times import local, zone
 
 if TYPE_CHECKING:
-    from leadsman.core.introspection.document import Request, TraceEntry
+    from leadsman.core.introspection.document import Request
+    from leadsman.extensions.trace.document import TraceEntry
 
 
 def run(options: argparse.Namespace) -> None:
@@ -26,10 +27,10 @@ def run(options: argparse.Namespace) -> None:
     answer = ask_about_devices(options, request)
     with any_version():
         if options.json:
-            for row in answer["trace"]:
+            for row in section(answer, "trace"):
                 print(json_text(row))
         else:
-            print_section(answer["trace"])
+            print_section(section(answer, "trace"))
 
 
 def print_section(rows: Sequence["TraceEntry"]) -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, cast
 from leadsman._version import UNVERSIONED
 from leadsman.core.app import App
 from leadsman.core.document import EpochTime, Seconds
+from leadsman.core.extension import Extension
+from leadsman.core.introspection.declared import declared_sections, documents_of
 from leadsman.core.introspection.registrations import describe_registration
 from leadsman.core.introspection.registry import app_section, declared
-from leadsman.core.introspection.requests import ON_REQUEST, SECTIONS, understood
+from leadsman.core.introspection.requests import FIELDS, SECTIONS, understood
 from leadsman.core.introspection.situation import value
 from leadsman.core.loop.durations import human
 from leadsman.core.loop.schedule import zone_of
@@ -47,8 +49,9 @@ def run(options: argparse.Namespace) -> None:
         return
 
     answer = ask_about_devices(options, {"sections": options.section} if options.section else {})
+    own = load_app(options).setup.extensions if options.target is not None else ()
     with any_version():
-        show(answer, as_json=options.json, whole=bool(options.device))
+        show(answer, as_json=options.json, whole=bool(options.device), own=own)
 
 
 def registrations(app: App) -> "Introspection":
@@ -82,23 +85,23 @@ def select(document: "Introspection", sections: list[str] | None, devices: list[
     return cast("Introspection", {name: each for name, each in found.items() if not sections or name in sections})
 
 
-def show(document: "Introspection", *, as_json: bool, whole: bool = False) -> None:
-    """Print a document, for a program or for a person. `whole`: with each field of its devices."""
+def show(document: "Introspection", *, as_json: bool, whole: bool = False, own: tuple[Extension, ...] = ()) -> None:
+    """Print a document, for a program or for a person. `whole`: with each field of its devices. `own`: the extensions
+    that the app was given."""
     if as_json:
         print(json_text(document, indent=2))
         return
     from leadsman.core.introspection.document import (
         AdapterSection,
-        AppSection,
         FieldTerms,
         MqttSection,
         Registered,
-        Runtime,
     )
 
+    types, further = documents_of(own), cast("Mapping[str, Mapping[str, object]]", document)
     if "app" in document:
         about = document["app"]
-        print_document("app", {**about, "version": None} if about.get("version") == UNVERSIONED else about, AppSection)
+        print_document("app", {**about, "version": None} if about.get("version") == UNVERSIONED else about, types.app)
     if "mqtt" in document:
         if "nodes" in document.get("app", {}):
             print()  # the fields of the connection are no rows of the table of nodes
@@ -124,16 +127,17 @@ def show(document: "Introspection", *, as_json: bool, whole: bool = False) -> No
             for number, each in enumerate(device["registrations"]):
                 print_document("" if number else clean(name), each, Registered)
             if "runtime" in device:
-                print_document("", device["runtime"], Runtime)
+                print_document("", device["runtime"], types.runtime)
     terms = [
         (device, name, each) for device, fields in document.get("fields", {}).items() for name, each in fields.items()
     ]
     print_table(("device", "field"), terms, cells_of(FieldTerms))
-    print_table(("device",), [*document.get("recent", {}).items()], recent_cells())
-    answer: Mapping[str, object] = document
-    for section, module in printers(answer).items():
+    print_table(("device",), [*further.get("recent", {}).items()], recent_cells())
+    for name, module in printers(further).items():
         print()
-        module.print_section(answer[section])
+        module.print_section(further[name])
+    for extension in own:
+        print_document("", further, extension.documents.sections)
 
 
 def show_plans(app: App) -> None:
@@ -311,7 +315,7 @@ COMMAND = Subcommand(
             "(can be repeated)",
             action="append",
             metavar="NAME",
-            choices=(*SECTIONS, *ON_REQUEST),
+            choices=(*SECTIONS, *declared_sections(), FIELDS),
         ),
         JSON,
     ),

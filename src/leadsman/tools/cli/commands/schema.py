@@ -12,8 +12,9 @@ def run(options: argparse.Namespace) -> None:
     from leadsman.core.introspection.schema import schemas  # the help does not wait for pydantic
 
     app = load_app(options)
-    shared = app.setup.sections.shared
-    print(json_text(schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, nodes=shared), indent=2))
+    shared, own = app.setup.sections.shared, app.setup.extensions
+    found = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, shared=shared, own=own)
+    print(json_text(found, indent=2))
 
 
 COMMAND = Subcommand(

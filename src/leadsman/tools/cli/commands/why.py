@@ -38,6 +38,7 @@ from leadsman.tools.cli.remote import (
     prefix_of,
     processes,
     retained,
+    section,
 )
 from leadsman.tools.cli.screen import BOLD, CYAN, GREEN, RED
 from leadsman.tools.cli.tables import columns, fill, json_text, paint, print_text, table
@@ -189,7 +190,7 @@ def _ended(document: "Introspection") -> list[str]:
     if (gaps := _gaps()) is None:
         return []
     try:
-        return [*gaps.ended_lately(document["ledger"])]
+        return [*gaps.ended_lately(section(document, "ledger"))]
     except UNREADABLE:
         return []
 
