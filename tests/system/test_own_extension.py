@@ -98,3 +98,12 @@ def test_a_misspelt_setting_of_it_is_named_before_anything_runs(python, tmp_path
 
     assert code != 0
     assert "leadsman.toml line 2); did you mean 'wait'?" in printed + errors
+
+
+def test_its_check_is_one_of_the_doctor(python, tmp_path):
+    program = "from leadsman_alarm import Alarm\n" + GIVEN.replace(", alarm_above=90", "")
+
+    _, printed, errors = ran(python, tmp_path, "-m", "leadsman", "doctor", "house:app", program=program)
+
+    assert "no device has a limit" in printed, errors
+    assert "write alarm_above=90 at its decorator" in printed

@@ -156,8 +156,13 @@ async def _results_of(check: OwnCheck) -> tuple[CheckResult, ...]:
 
 async def _called(check: OwnCheck) -> list[object]:
     if inspect.iscoroutinefunction(check.function):
-        return list(await cast("Awaitable[Iterable[object]]", check.function(check.plan)))
-    return await in_thread(lambda: list(cast("Iterable[object]", check.function(check.plan))))
+        return _several(await cast("Awaitable[object]", check.function(check.plan)))
+    return await in_thread(lambda: _several(check.function(check.plan)))
+
+
+def _several(given: object) -> list[object]:
+    """What a check gave, one result or several."""
+    return [given] if isinstance(given, CheckResult) else list(cast("Iterable[object]", given))
 
 
 async def _asked(resource: Resource, log_in: Callable[[], Awaitable[object]]) -> ServerFacts:

@@ -5,12 +5,11 @@ from typing import Annotated, NamedTuple, TypedDict
 from leadsman.errors import InvalidValue
 from leadsman.extension import (
     HEARTBEAT,
+    CheckResult,
     Extension,
-    Follower,
     JoinPhase,
     Option,
     Place,
-    RosterPhase,
     own_options,
     read_duration,
 )
@@ -18,7 +17,7 @@ from leadsman.extension import (
 
 def check_limit(value, name):
     """A number. Raises `InvalidValue`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not isinstance(value, int | float):
         raise InvalidValue(f"{name} is {value!r}; write a number")
     return float(value)
 
@@ -36,6 +35,12 @@ class AlarmOptions(TypedDict, total=False):
     alarm_above: Annotated[float, Option(check_limit)]
 
 
+def check_limits(plan):
+    """A check of ``leadsman doctor``."""
+    none = CheckResult("warn", "no device has a limit", "write alarm_above=90 at its decorator")
+    return CheckResult("ok", "limits are set") if limits(plan) else none
+
+
 class Alarm(Extension):
     """What the entry point names."""
 
@@ -43,6 +48,7 @@ class Alarm(Extension):
     settings = AlarmSettings
     options = {"telemetry": AlarmOptions}
     commands = {"alarms": Place("list the limits of an app", "leadsman_alarm.command", "ALARMS")}
+    checks = {"limits": check_limits}
 
     def joins(self, plan):
         """See `Extension`."""
@@ -65,9 +71,8 @@ class Alarms:
         self._since = {}
 
     def listen(self, core):
-        """Take the readings, and forget devices that leave."""
+        """Take the readings."""
         core.listen(self.on_reading)
-        core.roster.follow(RosterPhase.REPORT, Follower(lambda device: None, self.leave))
 
     def report(self, core):
         """Add to the heartbeat."""
@@ -81,11 +86,8 @@ class Alarms:
         else:
             self._since.setdefault(reading.entity, reading.at)
 
-    def leave(self, device, why):
-        """It rings no more."""
-        self._since.pop(device.name, None)
-
     def ringing(self, core):
         """The names of the devices whose value has been too high for long enough."""
         now = core.environment.clock.monotonic()
-        return sorted(name for name, since in self._since.items() if now - since >= self._settings.wait)
+        late = (name for name, since in self._since.items() if now - since >= self._settings.wait)
+        return sorted(name for name in late if name in core.roster)
