@@ -2,7 +2,7 @@
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
-from leadsman.core.extension import CheckResult, Command, Documents, Extension, Join, JoinPhase, Place
+from leadsman.core.extension import CheckResult, Command, Documents, Extension, Join, JoinPhase, Place, Topic
 from leadsman.core.introspection.added import AddedMeasures, AddedSection, MetricFamily, counter, gauge
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
 from leadsman.core.readings.reading import Reading
@@ -37,6 +37,7 @@ __all__ = [
     "Plan",
     "Reading",
     "RosterPhase",
+    "Topic",
     "counter",
     "gauge",
     "own_options",

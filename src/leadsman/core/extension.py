@@ -46,6 +46,17 @@ class Command(NamedTuple):
     and ``--mqtt``."""
 
 
+class Topic(NamedTuple):
+    """A topic of an extension."""
+
+    access: Literal["write", "read"]
+    filter: str
+    """A topic, or a filter of topics, such as ``house/+/alarm``."""
+    payload: object = None
+    """The type of what is published there, for ``leadsman schema``: any that pydantic describes, such as a model; below
+    Python 3.12 no `TypedDict` but that of typing_extensions. None: the schema leaves the topic out."""
+
+
 Verdict = Literal["ok", "warn", "fail", "unknown"]
 """``warn``: the app works with less than it could have. ``fail``: something of the app does not work. ``unknown``: it
 could not be seen from here."""
@@ -115,9 +126,9 @@ class Extension:
         """
         return ()
 
-    def topics(self, plan: Any) -> Iterable[tuple[str, str]]:
-        """The topics that it publishes or subscribes to, for ``leadsman acl`` and ``leadsman schema``: ``"write"`` or
-        ``"read"``, and a topic or a filter.
+    def topics(self, plan: Any) -> Iterable[Topic]:
+        """The topics that it publishes or subscribes to, for ``leadsman acl``, ``leadsman schema`` and
+        ``leadsman doctor``. No subscription of the app may cover one that it publishes to.
 
         Args:
             plan: what the author and the settings have decided, a `leadsman.extension.Plan`.

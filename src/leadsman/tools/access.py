@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from leadsman.core.introspection.registry import keeps_others
 from leadsman.core.mqtt.topics import Topics
-from leadsman.core.wiring.plan import Plan
+from leadsman.core.wiring.plan import Plan, extension_topics
 from leadsman.extensions import offered
 
 
@@ -73,6 +73,7 @@ def access_of(plan: Plan) -> AccessList:
         publish += _of_root(topics, [*words, *health], any_topic=any(each.name == topics.root for each in asking))
     if convention is not None:
         publish += convention.publishes
+    publish += [topic.filter for _, topic in extension_topics(plan) if topic.access == "write"]
     others = [] if plan.sections.standby is None else [topics.lease, topics.of_node("+")]
     if plan.sections.shared:
         others.append(topics.drain("+"))
@@ -87,10 +88,11 @@ def _of_root(topics: Topics, words: Sequence[str], *, any_topic: bool) -> list[s
 
 
 def elsewhere(plan: Plan) -> tuple[str, ...]:
-    """The topic filters that an app subscribes to outside its own topics: those of its handlers, and of discovery.
-    Raises as `access_of`."""
+    """The topic filters that an app subscribes to outside its own topics: those of its handlers, of its extensions, and
+    of discovery. Raises as `access_of`."""
     convention = described_by(plan)
     subscriptions = [each.topic_filter for each in plan.registry.subscriptions.values() if each.enabled]
+    subscriptions += [topic.filter for _, topic in extension_topics(plan) if topic.access == "read"]
     if convention is None:
         return tuple(subscriptions)
     return (*subscriptions, convention.own, convention.births)

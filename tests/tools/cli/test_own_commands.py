@@ -157,3 +157,28 @@ def test_a_table_of_other_things_is_named(capsys):
 
     assert code == 78
     assert err.endswith("is ('list them', 'module:function'); write leadsman.extension.Place(help, module, name)\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "run"), [(["alarms", "bare_house:app"], main), (["alarms"], "program")], ids=["leadsman", "program"]
+)
+def test_a_command_of_an_extension_that_only_the_settings_name_is_found(house, capsys, monkeypatch, words, run):
+    (house / "bare_house.py").write_text("from leadsman import App\napp = App('house', mqtt='mqtt://broker')\n")
+    (house / "installed_alarm.py").write_text(HOUSE.replace("app = App", "_ = App").replace("Alarm()]", "]"))
+    about = house / "installed_alarm-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: installed-alarm\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[leadsman.extensions]\nalarm = installed_alarm:Alarm\n")
+    (house / "leadsman.toml").write_text('[extensions]\nnames = ["alarm"]\n')
+    for name in ("bare_house", "installed_alarm"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    if run == "program":
+        import bare_house
+
+        run = command_line(bare_house.app)
+
+    found = said([*words, "--above", "1"], capsys, run)
+    for name in ("bare_house", "installed_alarm"):
+        sys.modules.pop(name, None)
+
+    assert found == (3, "house 1.0 mqtt://broker:1883\n", "")

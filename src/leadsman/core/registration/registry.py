@@ -1,11 +1,12 @@
 """The registry of an app: its telemetry, sources and commands, each by its name."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadsman.core.adapters.managed import ManagedAdapter, declared_errors
+from leadsman.core.extension import Topic
 from leadsman.core.mqtt.topics import check_name, filters_overlap
 from leadsman.core.registration.annotation import alike
 from leadsman.core.registration.command import Command, CommandOptions, register_command
@@ -324,6 +325,16 @@ class Registry:
                     raise InvalidValue(
                         f"subscription {topic_filter!r}: it covers the app's own topics, those below {prefix}/; write "
                         "a filter that leaves them out, or give the app another prefix"
+                    )
+
+    def check_written(self, topics: Iterable[tuple[str, Topic]]) -> None:
+        """See that no subscription covers what an extension publishes. Raises `InvalidValue`."""
+        for extension, topic in topics:
+            for topic_filter in self.subscriptions if topic.access == "write" else ():
+                if filters_overlap(topic_filter, topic.filter):
+                    raise InvalidValue(
+                        f"subscription {topic_filter!r}: it covers {topic.filter!r}, to which the extension "
+                        f"{extension!r} publishes; write a filter that leaves that out"
                     )
 
     def check_apart(self, *filters: str) -> None:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from leadsman.core.adapters.managed import ManagedAdapter
-from leadsman.core.extension import Extension
+from leadsman.core.extension import Extension, Topic
 from leadsman.core.mqtt.broker import Brokers
-from leadsman.core.mqtt.topics import Identity, Topics
+from leadsman.core.mqtt.topics import Identity, Topics, check_filter
 from leadsman.core.registration.registry import Registry
 from leadsman.core.registration.setup import Setup, Show
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.resilience.overrides import PolicyOverride
 from leadsman.core.settings.sections import Sections
-from leadsman.errors import ConfigurationError
+from leadsman.core.text import describe
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled
 
 if TYPE_CHECKING:
     from leadsman.core.monitoring.trace_row import TraceRow
@@ -214,7 +215,7 @@ def plan_of(
     live: LiveParts | None = None,
 ) -> Plan:
     """Complete the setup of an app, whose settings are loaded, with what belongs to one run; see `Plan`."""
-    return Plan(
+    plan = Plan(
         identity=setup.identity,
         brokers=setup.brokers,
         adapters=setup.adapters,
@@ -234,3 +235,33 @@ def plan_of(
         extensions=setup.extensions,
         section_of=setup.section,
     )
+    plan.registry.check_written(extension_topics(plan))
+    return plan
+
+
+def extension_topics(plan: Plan) -> list[tuple[str, Topic]]:
+    """The topics of the extensions of an app, each with the name of its extension.
+
+    Raises:
+        InvalidType, InvalidValue: one is no topic, or what lists them raised an error.
+    """
+    found = []
+    for extension in plan.extensions:
+        with labelled(f"extension {extension.name!r}"):
+            try:
+                topics = list(extension.topics(plan))
+            except Exception as error:  # of the author's code
+                raise InvalidValue(f"topics raised {type(error).__name__}: {describe(error)}; correct it") from None
+            for topic in topics:
+                _check_topic(topic)
+                found.append((extension.name, topic))
+    return found
+
+
+def _check_topic(topic: object) -> None:
+    if not isinstance(topic, Topic):
+        raise InvalidType(f"topics gave {topic!r}; write Topic('write', 'house/alarm')")
+    access: str = topic.access
+    if access not in ("write", "read"):
+        raise InvalidValue(f"topics has the access {access!r}; write 'write' or 'read'")
+    check_filter(topic.filter)

@@ -76,6 +76,8 @@ def typed_of(app: App, words: Sequence[str], program: str, *, with_target: bool 
         ConfigurationError: the command cannot be imported, is of another kind, or its arguments are wrong.
     """
     known = {each.name: each for each in of_app(app)}
+    if words[0] not in known:
+        known = _with_those_of_the_settings(app, words[1:], with_target=with_target) or known
     if (found := known.get(words[0])) is None:
         near = nearest(words[0], [*known, *commands()])
         if near in known:
@@ -104,6 +106,18 @@ def typed_of(app: App, words: Sequence[str], program: str, *, with_target: bool 
             raise LeadsmanError(f"{found} raised {_fault(error)}; correct it") from None
 
     return run
+
+
+def _with_those_of_the_settings(app: App, words: Sequence[str], *, with_target: bool) -> dict[str, Own]:
+    """The commands of all extensions, by name; none if the settings cannot be loaded, which says another command."""
+    frame = Parser(add_help=False)
+    add(frame, (*([ONE_TARGET] if with_target else []), *SETTINGS))
+    options, _ = frame.parse_known_args(words)
+    options.target = app
+    try:
+        return {each.name: each for each in of_app(load_app(options))}
+    except LeadsmanError:
+        return {}
 
 
 def _imported(found: Own) -> Command:

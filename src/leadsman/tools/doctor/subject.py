@@ -9,13 +9,13 @@ from leadsman.core.adapters.managed import check_installed
 from leadsman.core.introspection.fields import fields_of
 from leadsman.core.introspection.schema import read_schema
 from leadsman.core.mqtt.broker import Broker, Brokers
-from leadsman.core.mqtt.topics import DOCTOR, Topics
+from leadsman.core.mqtt.topics import DOCTOR, Topics, is_topic
 from leadsman.core.registration.injection import ContextDependency
 from leadsman.core.registration.result import FIELD
 from leadsman.core.registration.source import Source
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.text import without_secret_lines
-from leadsman.core.wiring.plan import Plan
+from leadsman.core.wiring.plan import Plan, extension_topics
 from leadsman.errors import NotInstalled
 from leadsman.tools.access import described_by, elsewhere
 
@@ -115,7 +115,8 @@ def published_topics(plan: Plan) -> tuple[str, ...]:
     if (convention := described_by(plan)) is not None:
         found |= dict.fromkeys(topics.of(name, "health") for name in convention.topics.values() if name is not None)
         found |= dict.fromkeys(convention.topics)
-    return tuple(found)
+    written = (topic.filter for _, topic in extension_topics(plan) if topic.access == "write")
+    return (*found, *(each for each in written if is_topic(each) and each not in found))
 
 
 def _of_readings(topics: Topics, reader: Telemetry | Source) -> list[str]:

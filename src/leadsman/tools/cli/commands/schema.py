@@ -1,7 +1,9 @@
 """``leadsman schema``: prints the JSON Schema of each topic of an app."""
 
 import argparse
+import os
 
+from leadsman.core.wiring.plan import extension_topics
 from leadsman.tools.cli.arguments import OWN_PREFIX, TARGET, Subcommand
 from leadsman.tools.cli.tables import json_text
 from leadsman.tools.cli.target import load_app
@@ -9,11 +11,16 @@ from leadsman.tools.cli.target import load_app
 
 def run(options: argparse.Namespace) -> None:
     """Print the schema of every topic."""
-    from leadsman.core.introspection.schema import schemas  # the help does not wait for pydantic
+    from leadsman.core.introspection.schema import schema_of, schemas  # the help does not wait for pydantic
 
     app = load_app(options)
     shared, own = app.setup.sections.shared, app.setup.extensions
     found = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, shared=shared, own=own)
+    for _, topic in extension_topics(app.plan(os.environ)) if own else ():
+        if topic.payload is not None:
+            taken = topic.access == "read"
+            schema = schema_of(topic.payload, "validation" if taken else "serialization")
+            found["topics"][topic.filter] = schema | ({"direction": "in"} if taken else {})
     print(json_text(found, indent=2))
 
 
