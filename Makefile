@@ -7,7 +7,7 @@ BROKERS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
-.PHONY: help demo demo-cluster deps test test-fast coverage faults check docs bench
+.PHONY: help demo demo-cluster deps test test-fast without coverage faults check docs bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
@@ -33,6 +33,10 @@ test: deps ## run all tests, those against real brokers and ports included (take
 test-fast: ## run the tests that need no broker, bus, port, root or network (some minutes)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest $(FAST) $(ARGS)
+
+without: deps ## run the tests of the core in a copy without a folder that can be left out (ARGS=ledger, or all)
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
+	@$(BIN)/python scripts/without.py $(ARGS)
 
 coverage: ## run the fast tests, and show how many branches they take: in all, and in the files where they take fewest
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test

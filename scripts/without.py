@@ -32,7 +32,7 @@ REMOVABLE: dict[str, tuple[str, ...]] = {
 """What can be removed: its folder below `src/leadsman`. Its tests lie below the same name in `tests`."""
 LISTS = ("core/wiring/build.py", "extensions/__init__.py", "tools/__init__.py")
 """The files that have a line for each thing that joins."""
-CORE_TESTS = ("tests/core", "tests/integration")
+CORE_TESTS = ("-n", "logical", "tests/core", "tests/integration")
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 

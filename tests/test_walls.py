@@ -1,17 +1,13 @@
 """What can be left out of the package can be: nothing that is left names it, and what is left works."""
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DAY = ("tests/integration/test_own_part.py", "tests/integration/test_lifespan.py")
-"""The tests of the core that run by day without each. By night all do."""
-OPEN: dict[str, set[str]] = {}
-"""The files that still name what can be left out, by its name."""
+DAY = ("tests/core/system/test_alone.py", "tests/integration/test_own_part.py", "tests/integration/test_lifespan.py")
+"""The tests of the core that run by day without all that can be left out. By night all do, without each."""
 
 
 def script():
@@ -30,26 +26,31 @@ def mentions():
     return [*WITHOUT.mentions(ROOT / "src" / "leadsman")]
 
 
-def breaches(mentions, gone):
-    return [each for each in WITHOUT.breaches_of(mentions, [gone]) if each.path not in OPEN.get(gone, ())]
-
-
 @pytest.mark.parametrize("gone", WITHOUT.REMOVABLE)
 def test_nothing_names_what_can_be_left_out(mentions, gone):
-    assert [*map(str, breaches(mentions, gone))] == []
+    assert [*map(str, WITHOUT.breaches_of(mentions, [gone]))] == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gone", [each for each in WITHOUT.REMOVABLE if not OPEN.get(each)])
-def test_without_it_all_that_is_left_can_be_imported_and_runs_apps(gone):
-    ran = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "without.py", gone, "--tests", *DAY],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize("gone", WITHOUT.REMOVABLE)
+def test_without_it_all_that_is_left_can_be_imported(gone, tmp_path):
+    python = WITHOUT.copy_without([gone], tmp_path)
 
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert WITHOUT.import_faults(python, tmp_path) == []
+
+
+@pytest.mark.system
+def test_without_all_of_them_an_app_polls_retries_keeps_readings_on_disk_and_answers(tmp_path):
+    python = WITHOUT.copy_without(WITHOUT.REMOVABLE, tmp_path)
+
+    assert WITHOUT.import_faults(python, tmp_path) == []
+    assert WITHOUT.run_tests(python, tmp_path, "-q", *DAY) == 0
+
+
+def test_by_night_the_tests_of_the_core_run_without_each_of_them():
+    night = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+
+    assert f"without: [{', '.join(WITHOUT.REMOVABLE)}, all]" in night
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Finds, Round, Sensor
-from leadsman.core.settings.sources import Where
 from leadsman.testing import Harness
-from leadsman.tools.simulation.scenario import QUIET_DAY
-from leadsman.tools.simulation.simulator import Simulation, simulate, stage_of
-from leadsman.tools.simulation.variant import AS_WRITTEN
 
 
 def test_a_dead_device_of_an_app_without_a_breaker_is_called_seldom_once_the_settings_have_one(harness):
@@ -107,20 +103,6 @@ def test_a_device_that_the_settings_switch_off_is_not_taken_when_it_is_found(har
     assert accepted == [True, False]
     assert running.states("neighbours") == []
     assert "refused" not in caplog.text
-
-
-def test_a_simulated_day_sees_the_same_options():
-    app = App("house", mqtt="mqtt://nowhere.invalid")
-
-    @app.telemetry("boiler", interval="1m")
-    async def boiler() -> dict[str, float]:
-        return {"t": 1.0}
-
-    where = Where.nowhere({"devices.boiler.interval": "10m"})
-    simulation = Simulation(app, where, QUIET_DAY, 3600.0, 1)
-    found = simulate(simulation, stage_of(simulation), AS_WRITTEN, lambda part: None)
-
-    assert found.days[0].slots == 6
 
 
 def test_the_app_of_a_harness_is_as_before_once_the_harness_has_ended():
