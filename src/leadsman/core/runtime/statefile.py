@@ -18,14 +18,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from leadsman.core.storage.database import Damage, Database, Layout, Work, is_damage, reading, transact
 from leadsman.core.storage.salvage import Salvaged, Table, replace, settle
 from leadsman.core.text import log_fields
-
-if TYPE_CHECKING:
-    from leadsman.core.runtime.failure_state import FailureStateStore
 
 _LAYOUT = Layout(
     tables=(
@@ -56,6 +53,24 @@ class Saved(NamedTuple):
     document: object
 
 
+class SavedState(Protocol):
+    """What a further table asks of `leadsman.core.runtime.failure_state`, the room above this one."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        ...
+
+    @property
+    def outages(self) -> Mapping[str, float]:
+        """Since when devices have failed, epoch seconds, by device."""
+        ...
+
+    def soon(self) -> None:
+        """Write what has changed, soon."""
+        ...
+
+
 class FurtherTable:
     """What a part of the app keeps in a further table of the file; this one keeps nothing. A subclass has its rows, and
     decides which of them stay.
@@ -70,9 +85,9 @@ class FurtherTable:
     def found(self, rows: Sequence[tuple[object, ...]]) -> None:
         """Take what the query selects, as the file is read. Nothing of it is checked."""
 
-    def restore(self, store: "FailureStateStore") -> None:
-        """Go on where an earlier run was: the devices have their state again. `FailureStateStore.soon` writes what
-        changes from now on."""
+    def restore(self, store: SavedState) -> None:
+        """Go on where an earlier run was: the devices have their state again. `SavedState.soon` writes what changes
+        from now on."""
 
     def forget(self, device: str) -> None:
         """A device is gone, and its rows with it."""

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from leadsman.core.runtime.failure_state import UNREADABLE, FailureStateStore, warn_damaged
-from leadsman.core.runtime.statefile import FurtherTable
+from leadsman.core.runtime.failure_state import UNREADABLE, warn_damaged
+from leadsman.core.runtime.statefile import FurtherTable, SavedState
 from leadsman.core.storage.database import Work
 from leadsman.extensions.ledger.reports import LedgerReports
 from leadsman.extensions.ledger.saved import HEAD, HOUR, KEPT_SECONDS, LedgerRow
@@ -37,7 +37,7 @@ class LedgerTable(FurtherTable):
         for name, key, document in cast("Sequence[tuple[str, int, object]]", rows):
             self._found.setdefault(name, []).append((key, document))
 
-    def restore(self, store: FailureStateStore) -> None:
+    def restore(self, store: SavedState) -> None:
         """See `FurtherTable`. A ledger that is damaged is left out."""
 
         def keep(name: str, rows: Iterable[LedgerRow]) -> None:

@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from leadsman.core.monitoring.trace_row import TraceRow
-from leadsman.core.runtime.failure_state import FailureStateStore
-from leadsman.core.runtime.statefile import FurtherTable
+from leadsman.core.runtime.statefile import FurtherTable, SavedState
 from leadsman.core.storage.database import Work
 from leadsman.extensions.trace.trace import MAX_ROWS as MAX_ROWS_IN_MEMORY
 from leadsman.extensions.trace.trace import ROWS as ROWS_IN_MEMORY
@@ -44,7 +43,7 @@ class TraceTable(FurtherTable):
         self._after: tuple[dict[str, str], int] = {}, TRIM
         """The last two, once the write that is under way has succeeded."""
 
-    def restore(self, store: FailureStateStore) -> None:
+    def restore(self, store: SavedState) -> None:
         """See `FurtherTable`."""
         self._resume(store.outages)
 
