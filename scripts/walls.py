@@ -91,11 +91,16 @@ def main() -> None:
 
 def _names_of_list() -> frozenset[str]:
     tree = ast.parse((SOURCE / "extensions" / "__init__.py").read_text())
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return frozenset(names)
 
 
 LISTED = _names_of_list()
-"""The functions and classes of the list."""
+"""The functions, classes and tables of the list."""
 
 if __name__ == "__main__":
     main()
