@@ -1,6 +1,7 @@
 """Checks that an extension of the app adds to `leadsman doctor`."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -29,16 +30,45 @@ def several(plan):
     yield CheckResult("warn", f"{plan} has no limit", "write alarm_above=80")
 
 
-def raises(plan):
-    raise ValueError("no limits")
+def single(plan):
+    return WELL
 
 
-def odd(plan):
-    return ["all is well"]
+def gives(result):
+    """A check that gives this."""
+    return named("gives", lambda plan: result)
 
 
-def nothing(plan):
-    return None
+def gives_later(result):
+    async def check(plan):
+        return result
+
+    return named("gives", check)
+
+
+def fails(error):
+    """A check that raises this."""
+
+    def check(plan):
+        raise error
+
+    return named("fails", check)
+
+
+def fails_later(error):
+    async def check(plan):
+        raise error
+
+    return named("fails", check)
+
+
+def ends(plan):
+    sys.exit(3)
+
+
+def named(name, check):
+    check.__name__ = name
+    return check
 
 
 def examined(*checks):
@@ -58,22 +88,45 @@ def test_what_they_find_is_in_a_group_of_the_extension():
     ]
 
 
+GIVE = "let it give a CheckResult such as CheckResult('ok', 'each has a limit'), or a list of them"
+
+
 @pytest.mark.parametrize(
-    ("check", "said"),
+    ("check", "said", "advice"),
     [
-        (raises, "the check raised ValueError: no limits"),
-        (odd, "the check gave 'all is well'"),
-        (nothing, "the check raised TypeError: 'NoneType' object is not iterable"),
+        (fails(ValueError("no limits")), "raised ValueError: no limits", "correct it"),
+        (fails(TimeoutError("no answer")), "raised TimeoutError: no answer", "correct it"),
+        (fails(GeneratorExit("why")), "raised GeneratorExit: why", "correct it"),
+        (ends, "raised SystemExit: 3", "correct it"),
+        (fails_later(SystemExit(3)), "raised SystemExit: 3", "correct it"),
+        (fails_later(asyncio.CancelledError("mine")), "raised CancelledError: mine", "correct it"),
+        (gives(None), "gave None", GIVE),
+        (gives_later(None), "gave None", GIVE),
+        (gives(3), "gave 3", GIVE),
+        (gives("well"), "gave 'well'", GIVE),
+        (gives(["well"]), "gave 'well'", GIVE),
+        (gives([WELL, None]), "gave None", GIVE),
+        (
+            gives([CheckResult("purple", "x")]),
+            "gave a result whose verdict is 'purple'",
+            "write one of 'ok', 'warn', 'fail', 'unknown'",
+        ),
+        (
+            gives([CheckResult(["ok"], "x")]),
+            "gave a result whose verdict is ['ok']",
+            "write one of 'ok', 'warn', 'fail', 'unknown'",
+        ),
+        (gives(CheckResult("ok", None)), "gave a result whose text is None", "write a text"),
+        (gives([CheckResult("ok", "x", None)]), "gave a result whose advice is None", "write a text"),
     ],
 )
-def test_what_fails_is_a_finding_and_costs_no_other_check(check, said):
-    found = examined(check, one)
+def test_what_fails_is_a_finding_and_costs_no_other_check(check, said, advice):
+    name = check.__name__
 
-    assert [(each.check, each.verdict, each.text) for each in found] == [
-        (check.__name__, "fail", said),
-        ("one", "ok", "each device has a limit"),
+    assert examined(check, single) == [
+        Finding("alarm", name, "fail", f"the check {said}", f"in {name!r} of the extension 'alarm', {advice}"),
+        Finding("alarm", "single", "ok", "each device has a limit"),
     ]
-    assert found[0].advice
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])

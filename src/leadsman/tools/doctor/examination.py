@@ -16,13 +16,13 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 from urllib.parse import urlsplit
 
 from leadsman._version import __version__
 from leadsman.adapters.serial.port import BY_ID, stable_name
 from leadsman.core.adapters.adapter import CalendarSearch, Resource, ResourceKind
-from leadsman.core.extension import CheckResult
+from leadsman.core.extension import CheckResult, Verdict
 from leadsman.core.loop.durations import human
 from leadsman.core.loop.host_zone import host_zone
 from leadsman.core.mqtt.transport import in_thread
@@ -138,20 +138,38 @@ class Examination:
 
 
 async def _results_of(check: OwnCheck) -> tuple[CheckResult, ...]:
-    """What a check of an extension has found; one that raises or does not end has failed."""
-    advice = f"correct it in the extension {check.extension!r}"
+    """What a check of an extension has found; one that raises, does not end or gives something else has failed."""
+
+    def failed(text: str, advice: str = "correct it") -> tuple[CheckResult, ...]:
+        where = f"in {check.name!r} of the extension {check.extension!r}"
+        return (CheckResult("fail", f"the check {text}", f"{where}, {advice}"),)
+
+    limit = asyncio.timeout(OWN_CHECK_TIMEOUT)
     try:
-        async with asyncio.timeout(OWN_CHECK_TIMEOUT):
+        async with limit:
             results = await _called(check)
-    except TimeoutError:
-        return (CheckResult("fail", f"the check did not end within {OWN_CHECK_TIMEOUT:g} s", advice),)
-    except Exception as error:  # whatever code of others raises
-        return (CheckResult("fail", f"the check raised {type(error).__name__}: {describe(error)}", advice),)
-    found = tuple(each for each in results if isinstance(each, CheckResult))
-    if len(found) < len(results):
-        wrong = next(each for each in results if not isinstance(each, CheckResult))
-        return (CheckResult("fail", f"the check gave {wrong!r}", f"{advice}: write CheckResult('ok', …)"),)
-    return found
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever code of others raises, an exit of the process too
+        if limit.expired():
+            return failed(f"did not end within {OWN_CHECK_TIMEOUT:g} s")
+        if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
+            raise
+        return failed(f"raised {type(error).__name__}: {describe(error)}")
+    for each in results:
+        if not isinstance(each, CheckResult):
+            return failed(f"gave {each!r}", _WANTED)
+        if each.verdict not in get_args(Verdict):
+            one = ", ".join(map(repr, get_args(Verdict)))
+            return failed(f"gave a result whose verdict is {each.verdict!r}", f"write one of {one}")
+        texts: dict[str, object] = {"text": each.text, "advice": each.advice}
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                return failed(f"gave a result whose {name} is {text!r}", "write a text")
+    return tuple(cast("list[CheckResult]", results))
+
+
+_WANTED = "let it give a CheckResult such as CheckResult('ok', 'each has a limit'), or a list of them"
 
 
 async def _called(check: OwnCheck) -> list[object]:
@@ -162,7 +180,8 @@ async def _called(check: OwnCheck) -> list[object]:
 
 def _several(given: object) -> list[object]:
     """What a check gave, one result or several."""
-    return [given] if isinstance(given, CheckResult) else list(cast("Iterable[object]", given))
+    one = isinstance(given, CheckResult | str) or not isinstance(given, Iterable)
+    return [given] if one else list(cast("Iterable[object]", given))
 
 
 async def _asked(resource: Resource, log_in: Callable[[], Awaitable[object]]) -> ServerFacts:
