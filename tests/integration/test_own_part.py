@@ -182,3 +182,53 @@ def test_an_extension_that_cannot_say_what_joins_ends_the_start_with_what_to_do(
 
     with pytest.raises(ConfigurationError, match=r"^broken: joins raised KeyError: .*limits.*; correct it, or leave"):
         run(house(Broken()))
+
+
+def raising(error):
+    """A function that joins, and raises."""
+
+    def join(core):
+        raise error
+
+    return join
+
+
+def raising_later(error):
+    """The same of one that is async."""
+
+    async def join(core):
+        await asyncio.sleep(0)
+        raise error
+
+    return join
+
+
+@pytest.mark.parametrize("make", [raising, raising_later], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), asyncio.CancelledError(), GeneratorExit(), ZeroDivisionError()],
+    ids=lambda each: type(each).__name__,
+)
+def test_whatever_a_function_raises_as_it_joins_costs_no_reading(make, error, caplog):
+    harness = run(house(Joins("bad", (JoinPhase.OBSERVERS, make(error)))))
+
+    assert [each.json for each in harness.broker.messages("house/meter/state")] == [{"t": 1}, {"t": 2}, {"t": 3}]
+    assert f"the extension bad as it joins: {type(error).__name__}" in caplog.text
+
+
+def change(reading):
+    """Writes into the reading that it gets."""
+    reading.fields["t"] = object()
+    reading.fields["more"] = 1
+
+
+def leave(reading):
+    """Ends the process, or would."""
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("on_reading", [change, leave], ids=lambda each: each.__name__)
+def test_whatever_a_listener_does_with_a_reading_changes_no_message(on_reading):
+    harness = run(house(Joins("bad", (JoinPhase.BEFORE_DEVICES, lambda core: core.listen(on_reading)))))
+
+    assert [each.json for each in harness.broker.messages("house/meter/state")] == [{"t": 1}, {"t": 2}, {"t": 3}]

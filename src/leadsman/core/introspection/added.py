@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, ParamSpec, TypeVar
 
-from leadsman.core.event_bus import Observers
 from leadsman.core.events import AppFault
+from leadsman.core.monitoring.added_fields import AddedFields
 from leadsman.errors import two_parts
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class AddedDocuments:
     def __init__(self, emit: Callable[[AppFault], None]) -> None:
         self.emit = emit
         """Takes the faults of what adds something."""
-        self.app: Observers[[dict[str, object]]] = Observers("a section of the app", emit)
+        self.app = AddedFields("a section of the app", emit)
         """Called with each section of the app, to add fields to it."""
-        self.runtime: Observers[[str, dict[str, object]]] = Observers("a section of a device", emit)
+        self.runtime = AddedFields("a section of a device", emit)
         """Called with the name of a device and each document of its state, to add fields to it."""
         self.sections: dict[str, AddedSection] = {}
         """The further sections; see `add_section`."""
@@ -84,7 +84,9 @@ class AddedDocuments:
         """What `read` returns; None if it raises, which is reported as a fault of the app, in `what`."""
         try:
             return read(*args, **kwargs)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.emit(AppFault(what, error))
             return None
 

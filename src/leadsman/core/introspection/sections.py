@@ -181,7 +181,7 @@ class Sections:
         section["uptime"] = round(now - self._started, 3)
         if self._parts.state_files:
             section["state_files"] = dict(self._parts.state_files)
-        self._parts.added.app(cast("dict[str, object]", section))
+        self._parts.added.app.to(cast("dict[str, object]", section))
         return section
 
     def mqtt(self) -> "MqttSection":
@@ -295,7 +295,7 @@ class Sections:
             found["published"] = describe_publication(publisher.publication)
             if (waiting := in_outbox(parts.link, publisher.topics, self._clock)) is not None:
                 found["outbox"] = waiting
-        parts.added.runtime(name, cast("dict[str, object]", found))
+        parts.added.runtime.to(cast("dict[str, object]", found), name)
         return found
 
 

@@ -15,10 +15,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
-from leadsman.core.event_bus import Observers
 from leadsman.core.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixShared, StateFailed, StateWritten
 from leadsman.core.loop.clock import Clock, rfc3339
 from leadsman.core.loop.slices import Slices
+from leadsman.core.monitoring.added_fields import AddedFields
 from leadsman.core.monitoring.condition import condition_of, time_of
 from leadsman.core.monitoring.health import NO_TROUBLE, OK, STARTING, Health
 from leadsman.core.monitoring.log_output import left_out_lines
@@ -111,7 +111,7 @@ class Heartbeat:
         self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
         """Files of the app's state that cannot be written at the moment, and why."""
-        self.sections: Observers[[Status]] = Observers("a section of the heartbeat", environment.events.emit)
+        self.sections = AddedFields("a section of the heartbeat", environment.events.emit)
         """Called with each document, to add what the parts of the app say in it."""
 
     def observe(self, event: Event) -> None:
@@ -226,7 +226,6 @@ class Heartbeat:
             document["state_files"] = dict(self.state_files)
         if (lines := left_out_lines()) > 0:
             document["log_lines_left_out"] = lines
-        self.sections(document)
         words, jobs = statuses.words, statuses.jobs
         if listed is None:
             document["devices"] = self._reports((entity for entity in words if entity not in jobs), now)
@@ -236,6 +235,7 @@ class Heartbeat:
             document["counts"] = statuses.counts - Counter(words[job] for job in jobs)
         if jobs:
             document["jobs"] = self._reports(jobs, now)
+        self.sections.to(cast("dict[str, object]", document))
         return document
 
     def _mqtt(self, now: float) -> "StatusMqtt":

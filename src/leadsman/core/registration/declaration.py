@@ -39,6 +39,8 @@ class Option(NamedTuple):
     """One option of a decorator."""
 
     check: Check
+    """Takes the value and the name of the option, for messages, and returns the value that is kept. Raises a
+    `ConfigurationError`, such as `InvalidValue`, that says what to write."""
     default: object = None
     """The value of a registration whose code gives none. Where that follows from other options, they say so."""
     notation: Notation | None = None

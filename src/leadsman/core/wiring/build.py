@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from leadsman.core.events import AppFault
 from leadsman.core.extension import Extension, JoinPhase
+from leadsman.core.loop.tasks import outcome_in_own_task
 from leadsman.core.mqtt.link import Access
 from leadsman.core.registration.injection import ContextDependency
 from leadsman.core.text import describe
@@ -192,12 +193,12 @@ async def build(
     core = Core(plan, access, stopping, resources, Node() if node is None else node)
     faults: list[AppFault] = []
     for each in everything(plan) if joins is None else joins:
-        core.joining = each.by
+        core.joining, core.guest = each.by, each.extension
         if each.extension:
             await _join_guarded(core, each, faults)
         else:
             await _join(core, each)
-    core.joining = None
+    core.joining, core.guest = None, ""
     for ready in core.life.joined:
         ready()
     for fault in faults:  # now there is a log
@@ -214,13 +215,15 @@ async def _join(core: Core, each: Joining) -> None:
 async def _join_guarded(core: Core, each: Joining, faults: list[AppFault]) -> None:
     """Let an extension of a user join. What it raises is a fault, and the app runs without what it would have done;
     what only the user can put right ends the start."""
-    try:
+
+    async def join() -> None:
         async with asyncio.timeout(JOIN_SECONDS):
             await _join(core, each)
-    except ConfigurationError:
-        raise
-    except TimeoutError as error:
-        hung = error if str(error) else TimeoutError(f"it did not end within {JOIN_SECONDS:g} s")
-        faults.append(AppFault(f"the extension {each.extension} as it joins", hung))
-    except Exception as error:
+
+    error = (await outcome_in_own_task(join)).error
+    if isinstance(error, ConfigurationError | KeyboardInterrupt):
+        raise error
+    if isinstance(error, TimeoutError) and not str(error):
+        error = TimeoutError(f"it did not end within {JOIN_SECONDS:g} s")
+    if error is not None:
         faults.append(AppFault(f"the extension {each.extension} as it joins", error))

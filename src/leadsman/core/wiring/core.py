@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import functools
 from collections.abc import Awaitable, Callable
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from leadsman.core.adapters.managed import declared_errors
 from leadsman.core.devices.group import DeviceGroup, DeviceServices
 from leadsman.core.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
-from leadsman.core.event_bus import EventBus, Observers
+from leadsman.core.event_bus import EventBus, Observers, check_observer
 from leadsman.core.events import StateFailed, StateWritten
 from leadsman.core.introspection.added import AddedDocuments
 from leadsman.core.loop.clock import system_clock
@@ -157,6 +158,8 @@ class Core(Offers):
             takes_turns=node.takes_turns,
         )
         self.plan = plan
+        self.guest = ""
+        """The extension of a user that joins just now, by its name."""
         self.node = node
         self.resources = resources
         self.life = Life()
@@ -250,13 +253,15 @@ class Core(Offers):
 
     def listen(self, on_reading: Callable[[Reading], None]) -> None:
         """Have each reading handed over, published or not. What `on_reading` raises is reported, and costs no reading.
+        An extension of a user gets a copy: what it does with the fields changes no message.
 
         Raises:
-            ConfigurationError: the devices are made, and publish without it.
+            ConfigurationError: the devices are made, and publish without it; or it is no function, or async.
         """
         if "device_group" in self.__dict__:
             raise ConfigurationError("listen: the devices are made already; call it in JoinPhase.BEFORE_DEVICES")
-        self._on_reading.add(on_reading)
+        check_observer("listen", on_reading)
+        self._on_reading.add(_with_copies(on_reading) if self.guest else on_reading)
         self.publisher = self.publisher._replace(on_reading=self._on_reading)
 
     def end(self, reason: str | Stopped) -> None:
@@ -283,6 +288,16 @@ async def claim_state_directory(core: Core) -> None:
     are there, too, in a file that has a lock of its own."""
     await core.state_directory.claim(core.environment.stopping)
     core.life.joined.append(core.state_directory.announce)
+
+
+def _with_copies(on_reading: Callable[[Reading], None]) -> Callable[[Reading], None]:
+    """A function that calls `on_reading` with copies of readings."""
+
+    @functools.wraps(on_reading)
+    def listen(reading: Reading) -> None:
+        on_reading(reading._replace(fields=copy.deepcopy(reading.fields)))
+
+    return listen
 
 
 def _health_follower(records: HealthRecords) -> Follower:
