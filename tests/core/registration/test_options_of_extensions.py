@@ -1,5 +1,6 @@
 """Options that an extension adds to a decorator."""
 
+from pathlib import Path
 from typing import Annotated, TypedDict
 
 import pytest
@@ -10,13 +11,11 @@ from leadsman.core.introspection.registrations import describe_registration
 from leadsman.core.loop.durations import positive_seconds
 from leadsman.core.registration.declaration import Option, own_options
 from leadsman.core.settings.sources import Where
-from leadsman.errors import ConfigurationError
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 
 
 def number(value, name):
     if isinstance(value, bool) or not isinstance(value, int | float):
-        from leadsman.errors import InvalidType
-
         raise InvalidType(f"{name} is {value!r}; write a number")
     return float(value)
 
@@ -149,6 +148,16 @@ class Kind(Extension):
     options = {"telemetri": AlarmOptions}  # noqa: RUF012
 
 
+def checked_by(check):
+    """An extension whose option has this check."""
+
+    class Odd(Extension):
+        name = "odd"
+        options = {"telemetry": TypedDict("Odd", {"limit": Annotated[float, Option(check)]})}  # noqa: RUF012
+
+    return Odd()
+
+
 @pytest.mark.parametrize(
     ("extensions", "said"),
     [
@@ -161,6 +170,14 @@ class Kind(Extension):
         (
             [Bare()],
             r"extension 'bare': the option 'limit' of telemetry has no Option; write Annotated\[…, Option\(…\)\]",
+        ),
+        *(
+            (
+                [each],
+                r"extension 'odd': the check of the option 'limit' of telemetry cannot be called with a value and its"
+                r" name; write Option\(lambda value, name: …\)",
+            )
+            for each in (checked_by(float), checked_by(80), checked_by(lambda value: value))
         ),
         ([Kind()], r"extension 'kind': options has 'telemetri'; did you mean 'telemetry'\?"),
     ],
@@ -190,7 +207,12 @@ def test_the_settings_of_a_device_set_those_that_have_a_notation(tmp_path):
     [
         ("[devices.boiler]\nalarm_above = 'hot'\n", {}, r"devices\.boiler\.alarm_above: it is 'hot'; write a number"),
         ("[devices.boiler]\nalarm_abov = 1\n", {}, r"devices\.boiler\.alarm_abov: unknown; did you mean 'alarm_above'"),
-        ("[devices.boiler]\nalarm_after = 1\n", {}, r"devices\.boiler\.alarm_after: unknown"),
+        (
+            "[devices.boiler]\nalarm_after = 1\n",
+            {},
+            r"devices\.boiler\.alarm_after: the settings cannot set it, since its Option in the extension 'alarm' has"
+            r" no notation; set it in the code, or give it one, such as notation='number' \(from .*leadsman.toml line 2\)",
+        ),
         (
             "[devices.boiler]\nalarm_above = 1\n",
             {"fixed": {"alarm_above"}},
@@ -231,3 +253,76 @@ def test_a_document_has_numbers_switches_and_text_and_of_other_values_the_class(
     app.telemetry("boiler", interval=60, anything=value)(read)
 
     assert describe_registration(app.telemetries["boiler"])["of_extensions"] == {"anything": shown}
+
+
+class Strange:
+    def __float__(self):
+        raise RuntimeError("no number")
+
+
+def refuses(value, name):
+    raise InvalidValue(f"{name} is {value!r}; write 80")
+
+
+class Loud(Extension):
+    name = "loud"
+    options = {  # noqa: RUF012
+        "telemetry": TypedDict(
+            "LoudOptions",
+            {
+                "loud_above": Annotated[float, Option(lambda value, name: float(value), notation="text")],
+                "loud_as": Annotated[int, Option(lambda value, name: {"high": 1}[value])],
+                "loud_never": Annotated[int, Option(refuses)],
+            },
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        (
+            {"loud_above": "loud"},
+            InvalidValue,
+            "loud_above is 'loud', which the extension 'loud' does not accept: ValueError: could not convert string to"
+            " float: 'loud'; write another value",
+        ),
+        (
+            {"loud_above": [80]},
+            InvalidValue,
+            "loud_above is [80], which the extension 'loud' does not accept: TypeError: ",
+        ),
+        (
+            {"loud_above": Strange()},
+            InvalidValue,
+            "which the extension 'loud' does not accept: RuntimeError: no number; write another value",
+        ),
+        (
+            {"loud_as": "low"},
+            InvalidValue,
+            "loud_as is 'low', which the extension 'loud' does not accept: KeyError: 'low'; write another value",
+        ),
+        ({"loud_never": 1}, InvalidValue, "loud_never is 1; write 80"),
+    ],
+)
+def test_what_an_own_check_raises_is_an_error_of_the_option_at_its_decorator(options, kind, said):
+    with pytest.raises(kind) as raised:
+        house(Loud()).telemetry("boiler", interval=60, **options)(read)
+
+    assert str(raised.value).startswith("telemetry 'boiler': ")
+    assert said in str(raised.value)
+    assert [each.path for each in raised.traceback].count(Path(__file__)) == 1, "the line of the decorator is named"
+
+
+def test_what_an_own_check_raises_about_the_settings_has_their_origin(tmp_path):
+    (tmp_path / "leadsman.toml").write_text("[devices.boiler]\nloud_above = 'hot'\n")
+    app = house(Loud())
+    app.telemetry("boiler", interval=60)(read)
+
+    with pytest.raises(InvalidValue) as raised:
+        app.load(Where.here(tmp_path / "leadsman.toml", {}))
+
+    assert str(raised.value).startswith(
+        "devices.boiler.loud_above: it is 'hot', which the extension 'loud' does not accept: ValueError: "
+    )
+    assert str(raised.value).endswith("leadsman.toml line 2)")

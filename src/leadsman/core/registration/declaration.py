@@ -16,7 +16,7 @@ Options = Mapping[str, object]
 """The options of a registration, as the code gives them."""
 Check = Callable[[Any, str], object]
 """Called with the value that the code gives, and its name for messages; returns the value of the registration. Raises
-`InvalidType`, `InvalidValue`."""
+`InvalidType`, `InvalidValue`; what that of an extension raises else becomes an `InvalidValue` that names the option."""
 Notation = Literal[
     "number",
     "number or off",
@@ -58,6 +58,8 @@ class Option(NamedTuple):
     as_it_is: bool = False
     """Whether introspection has its value as the registration has it, in a field of the same name; any other is written
     by `leadsman.core.introspection.registrations`."""
+    extension: str = ""
+    """The extension that adds it; leadsman sets that."""
 
 
 _ELSEWHERE = {

@@ -278,10 +278,13 @@ class DeviceSettings:
         self, sections: Mapping[str, Entries], further: Mapping[str, Mapping[str, Option]] = MappingProxyType({})
     ) -> None:
         self._options, self._taken = {**OPTIONS}, {**TAKEN}
+        self._unwritable: dict[str, str] = {}
+        """The options that the settings cannot set, and the extensions that add them."""
         for kind, options in further.items():
             own = {name: DeviceOption(name, each) for name, each in options.items() if each.notation is not None}
             self._options |= own
             self._taken[kind] |= own.keys()
+            self._unwritable |= {name: each.extension for name, each in options.items() if each.notation is None}
         self.applied: dict[str, dict[str, Applied]] = {}
         """The options that were set for each device, by its name and the option."""
         self.in_code: dict[str, list[InCode]] = {}
@@ -442,6 +445,11 @@ class DeviceSettings:
             return self._options[option].read
 
         def refuse(value: object) -> object:
+            if (extension := self._unwritable.get(option)) is not None:
+                raise InvalidValue(
+                    f"the settings cannot set it, since its Option in the extension {extension!r} has no notation; set"
+                    " it in the code, or give it one, such as notation='number'"
+                )
             raise InvalidValue(f"unknown; {suggestion(option, self._options)}")
 
         return refuse
