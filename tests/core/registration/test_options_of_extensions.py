@@ -211,7 +211,7 @@ def test_the_settings_of_a_device_set_those_that_have_a_notation(tmp_path):
             "[devices.boiler]\nalarm_after = 1\n",
             {},
             r"devices\.boiler\.alarm_after: the settings cannot set it, since its Option in the extension 'alarm' has"
-            r" no notation; set it in the code, or give it one, such as notation='number' \(from .*leadsman.toml line 2\)",
+            r" no notation; set it in the code, or give it one, such as notation='number' \(from .*toml line 2\)",
         ),
         (
             "[devices.boiler]\nalarm_above = 1\n",
