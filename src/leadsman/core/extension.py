@@ -1,6 +1,6 @@
 """What extends an app: a class to derive from, and the phases in which its work begins."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -38,9 +38,10 @@ class Place(NamedTuple):
 class Command(NamedTuple):
     """A command of the command line: the object that a `Place` in `Extension.commands` names."""
 
-    run: Callable[..., int | None]
-    """Called with the `App`, whose settings are loaded, and the `argparse.Namespace` of its arguments. It returns the
-    exit code; None is 0. A `LeadsmanError` that it raises is shown as its message."""
+    run: Callable[..., int | Coroutine[Any, Any, int | None] | None]
+    """Called with the `App`, whose settings are loaded, and the `argparse.Namespace` of its arguments; it may be
+    ``async def``. It returns the exit code, 0 to 255; None is 0. A `LeadsmanError` that it raises is shown as its
+    message."""
     arguments: Callable[..., object] | None = None
     """Called with the `argparse.ArgumentParser` of the command, to add arguments to it; it has ``--config``, ``--set``
     and ``--mqtt``."""

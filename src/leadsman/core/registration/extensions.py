@@ -1,7 +1,7 @@
 """The extensions of an app: those that its author gave, and those that its settings name."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.core.extension import Extension
@@ -48,6 +48,10 @@ def check_extension(given: object) -> Extension:
         )
     if name in _TAKEN:
         raise InvalidValue(f"extensions: {name!r} is a section of the settings of leadsman; choose another name")
+    for member in ("options", "commands", "checks"):
+        table: object = getattr(given, member)
+        if not isinstance(table, Mapping):
+            raise InvalidType(f"extensions: {member} of {name!r} is {table!r}; write a dict, by name")
     if given.settings is not None and not is_model(given.settings):
         readers(given.settings)
     return given

@@ -8,11 +8,11 @@ from leadsman._version import __version__
 from leadsman.core.loop.output import tell
 from leadsman.core.monitoring.log_format import abandon_unwritable_streams
 from leadsman.core.text import escape, without_secret_lines
-from leadsman.core.text.suggestion import suggestion
+from leadsman.core.text.suggestion import nearest, suggestion
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.tools.cli.arguments import CODES, CONFIG, FAILED, INTERRUPTED, USAGE, Parser, UsageError, add, paragraphs
 from leadsman.tools.cli.commands import COMMANDS, command, commands
-from leadsman.tools.cli.own_commands import typed
+from leadsman.tools.cli.own_commands import names_target, typed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +36,8 @@ def _of_an_extension(words: Sequence[str], name: str) -> int | None:
         return own()
     instead = _OTHER_NAMES.get(name)
     advice = f"write leadsman {instead}" if instead else suggestion(name, commands())
+    if not (instead or names_target(words) or nearest(name, commands())):
+        advice += f"; a command of an app needs its MODULE:APP, such as leadsman {name} house:app"
     return parser(()).error(f"there is no command {name!r}; {advice}")
 
 

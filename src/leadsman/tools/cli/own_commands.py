@@ -1,7 +1,9 @@
 """Commands that the extensions of an app add to the command line, beside those of leadsman. Each is imported when it is
 typed."""
 
+import asyncio
 import importlib
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,34 +26,45 @@ class Own(NamedTuple):
     name: str
     place: Place
 
+    @property
+    def wrong(self) -> bool:
+        """Whether what the extension gives is no place."""
+        given: object = self.place
+        return not isinstance(given, Place) or not all(isinstance(each, str) for each in given)
+
     def __str__(self) -> str:
         return f"the command {self.name!r} of the extension {self.extension!r}"
 
 
 def of_app(app: App) -> Iterator[Own]:
-    """The commands of the extensions of an app. Raises `InvalidType`."""
+    """The commands of the extensions of an app."""
     for extension in app.setup.extensions:
         for name, place in extension.commands.items():
-            found = Own(extension.name, name, place)
-            if not isinstance(place, Place):
-                raise InvalidType(f"{found} is {place!r}; write leadsman.extension.Place(help, module, name)")
-            yield found
+            yield Own(extension.name, str(name), place)
 
 
 def grouped(app: App) -> str:
     """The commands for the help of an app that is a program of its own; empty if there are none."""
-    lines = [f"  {each.name:<10}  {each.place.help}" for each in of_app(app)]
+    lines = [f"  {each.name:<10}  {f'wrong: {_WANTED}' if each.wrong else each.place.help}" for each in of_app(app)]
     return "\n".join(["", "", "extensions:", *lines]) if lines else ""
+
+
+_WANTED = "write leadsman.extension.Place(help, module, name)"
+
+
+def names_target(words: Sequence[str]) -> bool:
+    """Whether an app follows the name of a command."""
+    return len(words) > 1 and not words[1].startswith("-")
 
 
 def typed(words: Sequence[str]) -> Run | None:
     """What runs ``leadsman alarms house:app``; None if there is no such app or command, or if the name is a misspelt
     one of leadsman. Raises what `load_target` and `typed_of` raise."""
-    name, *rest = words
-    if not rest or rest[0].startswith("-"):
+    if not names_target(words):
         return None
+    name, target = words[:2]
     try:
-        app = load_target(rest[0])
+        app = load_target(target)
     except NoModuleError:
         return None
     except LeadsmanError:
@@ -99,11 +112,16 @@ def typed_of(app: App, words: Sequence[str], program: str, *, with_target: bool 
     def run() -> int | None:
         loaded = load_app(options)
         try:
-            return command.run(loaded, options)
+            code: object = command.run(loaded, options)
+            if inspect.iscoroutine(code):
+                code = asyncio.run(code)
         except LeadsmanError:
             raise
         except Exception as error:
             raise LeadsmanError(f"{found} raised {_fault(error)}; correct it") from None
+        if code is None or (isinstance(code, int) and not isinstance(code, bool) and 0 <= code < 256):
+            return code
+        raise InvalidType(f"{found} gave {code!r}; let it return its exit code, 0 to 255, or None")
 
     return run
 
@@ -121,15 +139,17 @@ def _with_those_of_the_settings(app: App, words: Sequence[str], *, with_target: 
 
 
 def _imported(found: Own) -> Command:
+    if found.wrong:
+        raise InvalidType(f"{found} is {found.place!r}; {_WANTED}")
     _, module, name = found.place
     try:
         command = getattr(importlib.import_module(module), name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(f"{found} cannot be imported: {_fault(error)}; correct {module}:{name}") from None
     if not isinstance(command, Command):
         raise InvalidType(f"{found} is no Command; write {name} = leadsman.extension.Command(run) in {module}")
     return command
 
 
-def _fault(error: Exception) -> str:
+def _fault(error: BaseException) -> str:
     return f"{type(error).__name__}: {describe(error)} ({where_of(error)})"
