@@ -184,6 +184,25 @@ def test_an_extension_that_cannot_say_what_joins_ends_the_start_with_what_to_do(
         run(house(Broken()))
 
 
+class Gives(Extension):
+    """Lets join what it is given, which is no pairs."""
+
+    name = "gives"
+
+    def __init__(self, given):
+        self.given = given
+
+    def joins(self, plan):
+        """See `Extension`."""
+        return self.given
+
+
+@pytest.mark.parametrize("given", [None, 3, (3,), [("observers", print)], [(JoinPhase.DOORS, None)], "ab"])
+def test_joins_that_gives_no_pairs_says_what_to_write(given):
+    with pytest.raises(ConfigurationError, match=r"^gives: joins gives .*; write pairs such as \(JoinPhase"):
+        run(house(Gives(given)))
+
+
 def raising(error):
     """A function that joins, and raises."""
 

@@ -18,7 +18,7 @@ from leadsman.core.settings.sources import Where
 from leadsman.core.text import log_fields
 from leadsman.errors import ConfigurationError, InvalidValue
 
-NAMES = st.sampled_from(["leadsman", "leadsman.core.app", "bleak", "bleak.backends", "x"])
+NAMES = st.sampled_from(["leadsman", "leadsman.app", "bleak", "bleak.backends", "x"])
 LEVELS = st.sampled_from([10, 20, 30, 40])
 
 

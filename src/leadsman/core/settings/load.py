@@ -348,7 +348,8 @@ def _unknown_keys(
     else:
         found = [((key,), set(), None) for key in tree]
         named = [
-            f"{key}: unknown{told_origin((key,), origins)}; this app has no settings"
+            f"{key}: unknown{told_origin((key,), origins)}"
+            + (f"; this app has only {', '.join(own)}" if own else "; this app has no settings")
             + (f"; did you mean {near!r}?" if (near := nearest(key, (*_SECTIONS, *own))) else "")
             for (key,), _, _ in found[:MAX_NAMED_KEYS]
         ]

@@ -149,7 +149,8 @@ def everything(plan: Plan) -> list[Joining]:
 def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, str, Callable[[Core], object]]]:
     """What an extension lets join. Raises `ConfigurationError`: only its author can put it right."""
     try:
-        pairs = [*extension.joins(plan)]
+        given: object = extension.joins(plan)
+        pairs = [*given] if isinstance(given, Iterable) else None
     except ConfigurationError:
         raise
     except Exception as error:
@@ -157,6 +158,11 @@ def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, str
         raise ConfigurationError(
             f"{extension.name}: joins raised {wrong}; correct it, or leave the extension out"
         ) from error
+    if pairs is None:
+        raise InvalidType(
+            f"{extension.name}: joins gives {given!r}; write pairs such as (JoinPhase.OBSERVERS, self.join), or"
+            " return ()"
+        )
     for each in pairs:
         match each:
             case (JoinPhase() as phase, join) if callable(join):

@@ -9,6 +9,7 @@ from leadsman.core.mqtt.connection_state import V311
 from leadsman.core.mqtt.topics import SURE_CLIENT_ID
 from leadsman.core.settings.rows import shown
 from leadsman.core.text import describe
+from leadsman.core.wiring.build import everything
 from leadsman.core.wiring.outside import check_installed
 from leadsman.core.wiring.plan import NoHome
 from leadsman.errors import InvalidValue
@@ -37,6 +38,8 @@ def run(options: argparse.Namespace) -> None:
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
         print()
         print_text(f"The app does nothing: {idle}")
+    if app.setup.extensions:
+        everything(app.plan(os.environ))  # what they let join is asked for, and does not join
     if app.setup.sections.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
         print()
         print_text(hidden)
