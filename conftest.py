@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from weakref import WeakSet, WeakValueDictionary
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("system"):
             item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: places.get(item.path, len(LONGEST_FIRST)))
+
+
+def pytest_runtest_logreport(report):
+    """The name of a test that fails is printed when it fails: a run takes half an hour."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nfailed: {report.nodeid}", file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,16 @@ def test_the_core_imports_no_part_and_no_room_that_only_parts_use():
     assert "parts" not in rooms
     assert {name for name in names if "introspection" in name} == {"leadsman.core.introspection.added"}  # a hook
     assert not [name for name in names if name.startswith(("leadsman.extensions", "leadsman.tools"))]
+
+
+def test_the_reference_lists_what_the_core_offers_and_nothing_else_is_reachable(tmp_path):
+    page = (ROOT.parents[1] / "docs" / "reference" / "extensions.md").read_text()
+    rows = re.findall(r"^\| (`core\..*?) \| .* \| 0\.1\.0 \| (?:yes|no) \|$", page, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`core\.(\w+)", row)}
+    listed |= set(re.findall(r"`core\.(take_\w+)`", page))
+    core = built(tmp_path)
+
+    reachable = {name for name in dir(core) if not name.startswith("_")}
+
+    assert "listen" in listed
+    assert listed == reachable
