@@ -332,6 +332,7 @@ def test_a_device_has_a_view_with_its_timeline_and_its_options(page):
 
     view.get_by_text(re.compile("^retry: ")).wait_for()
     view.get_by_text(re.compile("^backoff: ")).wait_for()
+    view.locator("[data-range='3600']").click()  # it was called as the app began, which may be minutes ago
     view.locator(".timeline .mark-call").first.wait_for(state="attached")
     view.locator(".timeline .band-bad").first.wait_for(state="attached")
     for several in (".story li", ".trace tbody tr"):
