@@ -11,7 +11,7 @@ from weakref import WeakSet, WeakValueDictionary
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["leadsman_rigs.fixtures"]
+pytest_plugins = ["leadsman_rigs.fixtures", "leadsman_rigs.system"]
 
 KEPT = ("HOME", "PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "LD_LIBRARY_PATH", "CI")
 KEPT_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "COVERAGE_")

@@ -251,3 +251,38 @@ def test_whatever_a_listener_does_with_a_reading_changes_no_message(on_reading):
     harness = run(house(Joins("bad", (JoinPhase.BEFORE_DEVICES, lambda core: core.listen(on_reading)))))
 
     assert [each.json for each in harness.broker.messages("house/meter/state")] == [{"t": 1}, {"t": 2}, {"t": 3}]
+
+
+def begins_badly(core):
+    """What it adds to the begin of the app raises."""
+    core.life.joined.append(lambda: 1 / 0)
+    core.life.starts.append(lambda: 1 / 0)
+
+
+def observes_badly(core):
+    """What it has called ends the process, or would."""
+    core.environment.events.subscribe(leave)
+    core.environment.timers.add(core.environment.clock.monotonic() + 1, Bell())
+    core.life.last_messages.append(("its goodbye", lambda: leave(None)))
+    core.link.listen("other/topic", leave)
+
+
+class Bell:
+    """An alarm that ends the process, or would."""
+
+    def ring(self, now):
+        """Called by the timers."""
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("join", [begins_badly, observes_badly], ids=lambda each: each.__name__)
+def test_what_an_extension_adds_costs_no_reading_and_no_last_status_whatever_it_raises(join):
+    app = house(Joins("bad", (JoinPhase.OBSERVERS, join)))
+
+    with Harness(app) as harness:
+        harness.run(5)
+        harness.broker.send("other/topic", b"1")
+        harness.run(20)
+
+    assert [each.json for each in harness.broker.messages("house/meter/state")] == [{"t": 1}, {"t": 2}, {"t": 3}]
+    assert harness.broker.messages("house/status")[-1].json["state"] == "offline"

@@ -12,7 +12,7 @@ class AlarmOptions(TypedDict, total=False):
 
 class Alarm(Extension):
     name = "alarm"
-    options = {"telemetry": AlarmOptions}  # noqa: RUF012
+    options = {"telemetry": AlarmOptions}  # noqa: RUF012  # as users write it
 
 
 def alarm(**options: Unpack[AlarmOptions]) -> dict[str, Any]:

@@ -140,7 +140,9 @@ class EventBus:
                 for observer in self._observers_of(type(event)) if observers is None else observers:
                     try:
                         observer(event)
-                    except Exception:
+                    except KeyboardInterrupt:
+                        raise
+                    except BaseException:  # sys.exit() of one observer must not end the others
                         logging.getLogger("leadsman").exception("An observer failed at %s", type(event).__name__)
         finally:
             self._emitting = False

@@ -31,7 +31,7 @@ class CommandAlarms(TypedDict, total=False):
 
 class Alarm(Extension):
     name = "alarm"
-    options = {  # noqa: RUF012
+    options = {  # noqa: RUF012  # as users write it
         **dict.fromkeys(("telemetry", "source", "event", "periodic"), AlarmOptions),
         "command": CommandAlarms,
     }
@@ -125,27 +125,27 @@ def test_what_is_wrong_is_named(app, options, said):
 
 class Taken(Extension):
     name = "taken"
-    options = {"telemetry": TypedDict("Taken", {"interval": Annotated[int, Option(number)]})}  # noqa: RUF012
+    options = {"telemetry": TypedDict("Taken", {"interval": Annotated[int, Option(number)]})}  # noqa: RUF012  # as users write it
 
 
 class Field(Extension):
     name = "field"
-    options = {"telemetry": TypedDict("Field", {"handler": Annotated[int, Option(number)]})}  # noqa: RUF012
+    options = {"telemetry": TypedDict("Field", {"handler": Annotated[int, Option(number)]})}  # noqa: RUF012  # as users write it
 
 
 class Again(Extension):
     name = "again"
-    options = {"telemetry": AlarmOptions}  # noqa: RUF012
+    options = {"telemetry": AlarmOptions}  # noqa: RUF012  # as users write it
 
 
 class Bare(Extension):
     name = "bare"
-    options = {"telemetry": TypedDict("Bare", {"limit": int})}  # noqa: RUF012
+    options = {"telemetry": TypedDict("Bare", {"limit": int})}  # noqa: RUF012  # as users write it
 
 
 class Kind(Extension):
     name = "kind"
-    options = {"telemetri": AlarmOptions}  # noqa: RUF012
+    options = {"telemetri": AlarmOptions}  # noqa: RUF012  # as users write it
 
 
 def checked_by(check):
@@ -153,7 +153,7 @@ def checked_by(check):
 
     class Odd(Extension):
         name = "odd"
-        options = {"telemetry": TypedDict("Odd", {"limit": Annotated[float, Option(check)]})}  # noqa: RUF012
+        options = {"telemetry": TypedDict("Odd", {"limit": Annotated[float, Option(check)]})}  # noqa: RUF012  # as users write it
 
     return Odd()
 
@@ -240,7 +240,7 @@ class Secret:
 
 class Odd(Extension):
     name = "odd"
-    options = {  # noqa: RUF012
+    options = {  # noqa: RUF012  # as users write it
         "telemetry": TypedDict("OddOptions", {"anything": Annotated[object, Option(lambda value, name: value)]})
     }
 
@@ -266,7 +266,7 @@ def refuses(value, name):
 
 class Loud(Extension):
     name = "loud"
-    options = {  # noqa: RUF012
+    options = {  # noqa: RUF012  # as users write it
         "telemetry": TypedDict(
             "LoudOptions",
             {

@@ -150,7 +150,7 @@ def test_what_does_not_end_is_a_finding(kind, monkeypatch):
 
 class Alarm(Extension):
     name = "alarm"
-    checks = {"limits": one}  # noqa: RUF012
+    checks = {"limits": one}  # noqa: RUF012  # as users write it
 
 
 def test_they_are_those_of_the_extensions_of_the_app_and_get_its_plan(tmp_path):

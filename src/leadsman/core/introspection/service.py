@@ -172,7 +172,7 @@ class Service:
                 document.member(key, value)
                 if number % every == 0:
                     yield 0.0
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._environment.events.emit(AppFault(f"the section {name}", error))
 
     def beat(self) -> "Beat":

@@ -183,7 +183,9 @@ class Timers:
                     del alarms[alarm]
                     try:
                         alarm.ring(self._loop.time())
-                    except Exception as error:
+                    except KeyboardInterrupt:
+                        raise
+                    except BaseException as error:  # as on the event bus
                         self._emit(AppFault(f"timer of {alarm!r}", error))
         self._ringing = False
         self._arm()

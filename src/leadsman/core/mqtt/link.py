@@ -175,7 +175,9 @@ class Subscriptions:
                 for listener in listeners:
                     try:
                         listener(message)
-                    except Exception as error:  # a fault of ours; it loses the message, and the connection is kept
+                    except KeyboardInterrupt:
+                        raise
+                    except BaseException as error:  # it loses the message, and the connection is kept
                         self._events.emit(AppFault(f"receiving {clean(message.topic)}", error))
                 return
 

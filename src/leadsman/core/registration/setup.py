@@ -25,7 +25,14 @@ from leadsman.core.settings.entry import Entries
 from leadsman.core.settings.load import Loaded, read, to_write
 from leadsman.core.settings.rows import SettingRow, device_rows, rows_of
 from leadsman.core.settings.secrets import secrets_of
-from leadsman.core.settings.sections import BROKER, DiscoverySettings, ExtensionsSettings, Sections, read_sections
+from leadsman.core.settings.sections import (
+    BROKER,
+    DiscoverySettings,
+    ExtensionsSettings,
+    Sections,
+    read_own_section,
+    read_sections,
+)
 from leadsman.core.settings.sources import Where, near_misses, settings_file
 from leadsman.core.text import clean, log_fields
 from leadsman.core.text.redaction import Public, Redaction
@@ -288,7 +295,7 @@ class Setup:
         check_apart(given, declared.model)
         loaded = read(declared.name, model, where, _sections_of(given))
         if (entry := loaded.sections["extensions"].get("names")) is not None:
-            names = entry.read(ExtensionsSettings.__annotations__["names"].__metadata__[0])
+            names = read_own_section("extensions", ExtensionsSettings, loaded.sections["extensions"]).names
             self.extensions = (*given, *entry.read(lambda _: named_extensions(names)))
             check_apart(self.extensions, declared.model)
             loaded = read(declared.name, model, where, _sections_of(self.extensions))

@@ -54,10 +54,6 @@ def _does_not_wait(plan: Plan) -> bool:
     return _writes_alone(plan) and not _uses_directory(plan)
 
 
-def _finds(plan: Plan) -> bool:
-    return any(each.finds is not None for each in plan.readers)
-
-
 def _subscribes(plan: Plan) -> bool:
     return any(each.enabled for each in plan.registry.subscriptions.values())
 
@@ -226,10 +222,29 @@ async def _join_guarded(core: Core, each: Joining, faults: list[AppFault]) -> No
         async with asyncio.timeout(JOIN_SECONDS):
             await _join(core, each)
 
+    stages = core.life.joined, core.life.starts
+    before = [len(each) for each in stages]
     error = (await outcome_in_own_task(join)).error
+    for stage, number in zip(stages, before, strict=True):
+        stage[number:] = [_guarded(core, each.extension, begin) for begin in stage[number:]]
     if isinstance(error, ConfigurationError | KeyboardInterrupt):
         raise error
     if isinstance(error, TimeoutError) and not str(error):
         error = TimeoutError(f"it did not end within {JOIN_SECONDS:g} s")
     if error is not None:
         faults.append(AppFault(f"the extension {each.extension} as it joins", error))
+
+
+def _guarded(core: Core, extension: str, begin: Callable[[], object]) -> Callable[[], None]:
+    """What an extension of a user does as the app begins. What it raises is a fault, as that of a function that
+    joins."""
+
+    def guarded() -> None:
+        try:
+            begin()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            core.environment.events.emit(AppFault(f"the extension {extension} as the app begins", error))
+
+    return guarded

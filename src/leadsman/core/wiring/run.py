@@ -21,9 +21,9 @@ from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.errors import ConfigurationError
 
-_LEAVE, _STOPPED = 0.9, 0.5
+_LEAVE, _STOPPED = 1.0, 0.5
 """Seconds until a part of the app that leaves, or that ends its handlers, is left behind: what hangs costs no last
-message of another one."""
+message of another one. A node of a cluster ends by itself a tenth of a second before."""
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.core.wiring.process` allows, for: handlers to end; the broker to take the
 remaining messages; the connection, the lifespan and the adapters to close, each."""
@@ -188,7 +188,9 @@ async def stop(core: Core, running: Running) -> int:
     for what, goodbye in life.last_messages:
         try:
             goodbye()
-        except Exception as error:  # a fault of ours must cost neither the stores nor the DISCONNECT
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # it must cost neither the stores nor the DISCONNECT
             environment.events.emit(AppFault(what, error))
     closes = [adapter.close for adapter in core.plan.adapters] + [running.lifespan.leave]
     closing = [begin(close) for close in closes]

@@ -7,7 +7,7 @@ from leadsman.core.extension import Documents
 
 
 class TraceEntry(TypedDict):
-    """One row of the trace; see `leadsman.extensions.trace.trace.TraceRow`."""
+    """One row of the trace; see `leadsman.core.monitoring.trace_row.TraceRow`."""
 
     number: int
     """The number of the row, which grows."""
