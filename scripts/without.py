@@ -30,8 +30,8 @@ REMOVABLE: dict[str, tuple[str, ...]] = {
     "demo": ("tools/demo",),
 }
 """What can be removed: its folder below `src/leadsman`. Its tests lie below the same name in `tests`."""
-LISTS = ("core/wiring/build.py", "extensions/__init__.py", "tools/__init__.py")
-"""The files that have a line for each thing that joins."""
+LISTS = ("__init__.py", "extensions/__init__.py", "tools/__init__.py")
+"""The files that have a line for each thing that joins, or for its public names."""
 CORE_TESTS = ("-n", "logical", "tests/core", "tests/integration")
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -129,7 +129,7 @@ def breaches_of(found: Iterable[Mention], gone: Iterable[str]) -> list[Mention]:
         for each in found
         if names_one(each.name, packages)
         and not names_one(package(each.path), packages)
-        and not (each.how == "text" and each.path in LISTS)  # its line there goes with it
+        and not (each.how in ("text", "typing") and each.path in LISTS)  # its line there goes with it
     ]
 
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from leadsman.core.resilience.predicate import is_a, prop
     from leadsman.core.runtime.context import Context
     from leadsman.core.runtime.found_devices import FoundDevice
-    from leadsman.core.settings.discovery import Discovery
     from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
+    from leadsman.extensions.discovery.settings import Discovery
     from leadsman.tools.cli.app_cli import command_line
 
 __all__ = [
@@ -141,7 +141,7 @@ _PLACES = {
     "Device": "leadsman.core.registration.router",
     "DeviceTimeout": "leadsman.errors",
     "DeviceUnavailable": "leadsman.errors",
-    "Discovery": "leadsman.core.settings.discovery",
+    "Discovery": "leadsman.extensions.discovery.settings",
     "Every": "leadsman.core.readings.publish",
     "Filter": "leadsman.core.readings.filters",
     "ExponentialBackoff": "leadsman.core.resilience.backoff",

@@ -13,9 +13,9 @@ from leadsman import App, Received
 from leadsman.core.introspection.registry import DeviceRegistry, declared
 from leadsman.core.introspection.retained import Listed
 from leadsman.core.mqtt.topics import Identity, Topics, encode, is_topic
-from leadsman.core.settings.sections import DiscoverySettings
 from leadsman.extensions.discovery.homeassistant import HomeAssistant
 from leadsman.extensions.discovery.registered import DescribedDevices
+from leadsman.extensions.discovery.settings import DiscoverySettings
 from leadsman.testing import Harness, Scripted
 from leadsman.tools.cli.commands.clean import left_behind
 from leadsman.tools.cli.fleet import Fleet

@@ -33,6 +33,7 @@ from leadsman.core.resilience.policy import Policy, named_policy
 from leadsman.core.text import log_fields
 from leadsman.core.text.redaction import Redaction
 from leadsman.core.text.suggestion import suggestion
+from leadsman.core.value import Value
 from leadsman.core.wiring.plan import LiveParts, Plan, plan_of
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from leadsman.core.registration.source import Source
     from leadsman.core.resilience.predicate import Predicate
     from leadsman.core.runtime.adapter_recovery import LastResort
-    from leadsman.core.settings.discovery import Discovery
     from leadsman.core.settings.sources import Where
     from leadsman.notices import Notice
 
@@ -81,7 +81,7 @@ class App(Registrar):
             `leadsman.core.text.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
-        discovery: ``"homeassistant"`` or a `Discovery` describes the devices to others. ``convention`` in
+        discovery: ``"homeassistant"`` or a `leadsman.Discovery` describes the devices to others. ``convention`` in
             the section ``discovery`` of the settings overrides it.
         extensions: what extends the app; see `leadsman.Extension`.
 
@@ -104,7 +104,7 @@ class App(Registrar):
         keep_state: bool = False,
         twins: MakeAdapters | None = None,
         redact: Sequence[str] | MakeRedaction = (),
-        discovery: "str | Discovery | None" = None,
+        discovery: str | Value | None = None,
         extensions: Sequence[Extension] = (),
     ) -> None:
         if not isinstance(version, str):
@@ -123,7 +123,7 @@ class App(Registrar):
                 adapters,
                 *check_settings(settings),
                 twins,
-                discovery,
+                {"discovery": discovery},
                 redact if callable(redact) else None,
                 version,
                 program_of(sys._getframe()),  # noqa: SLF001  # the documented way; it is only spelled so

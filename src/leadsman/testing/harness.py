@@ -17,12 +17,12 @@ from leadsman.core.adapters.wires import WIRES, Wires
 from leadsman.core.app import App
 from leadsman.core.loop.durations import Duration, seconds
 from leadsman.core.mqtt.answers import Json
+from leadsman.core.question import Question
 from leadsman.core.registration.setup import Adapters
 from leadsman.core.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.core.settings.sections import OutboxSettings
 from leadsman.core.settings.sources import Where
 from leadsman.errors import NotInstalled, SessionDiffers
-from leadsman.extensions import offered
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
 
@@ -95,7 +95,7 @@ class Harness:
             setup = self.app.setup
             setup.sections = setup.sections._replace(outbox=OutboxSettings("memory"))  # unless the settings have it
             self.app.load(self._where)
-            setup.sections = setup.sections._replace(standby=None, cluster=None)  # the broker in memory has one client
+            setup.share_nothing()  # the broker in memory has one client
             if self._dry_run:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
             elif self._twins is not False:
@@ -233,15 +233,17 @@ class _Player(Wires, Protocol):
     """What the app asked a device for that its session has not."""
 
 
+_PLAYER: "Question[Callable[[Sequence[Path | str]], _Player]]" = Question("player")
+
+
 def _player_of(sessions: Path | str | Sequence[Path | str]) -> "_Player | None":
     files = (sessions,) if isinstance(sessions, str | Path) else tuple(sessions)
     if not files:
         return None
-    play = offered("player")  # a test without sessions does not wait for it
+    play = _PLAYER.answer()  # a test without sessions does not wait for it
     if play is None:
         raise NotInstalled("this leadsman plays no sessions; leave out sessions, or install a whole one")
-    player: _Player = play(files)
-    return player
+    return play(files)
 
 
 async def _passed(duration: float) -> None:

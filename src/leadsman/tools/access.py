@@ -1,12 +1,12 @@
 """What an app publishes and subscribes to, as topic filters, for the access list of a broker."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from leadsman.core.introspection.registry import keeps_others
 from leadsman.core.mqtt.topics import Topics
+from leadsman.core.question import Question
 from leadsman.core.wiring.plan import Plan, extension_topics
-from leadsman.extensions import offered
 
 
 class Convention(Protocol):
@@ -21,6 +21,12 @@ class Convention(Protocol):
     """The topic filters that it publishes to."""
     topics: Mapping[str, str | None]
     """The device that is described at each topic; None is the app itself."""
+
+
+_CONVENTION: Question[Callable[[Plan], Convention]] = Question("convention")
+_DESCRIBED_TOPICS: Question[Callable[[Plan], Mapping[str | None, Collection[str]]]] = Question("described topics")
+_HIDDEN_VALUES: Question[Callable[[Plan], str | None]] = Question("hidden values")
+_FAILURE_STATES: Question[Callable[[Topics], tuple[str, ...]]] = Question("failure state")
 
 
 class AccessList(NamedTuple):
@@ -40,14 +46,14 @@ def access_of(plan: Plan) -> AccessList:
     Raises:
         InvalidValue: two devices have one identifier of discovery.
     """
-    if plan.sections.cluster is not None:  # one list for all nodes
+    if plan.shares == "devices":  # one list for all nodes
         topics = Topics(plan.topics.prefix, plan.topics.root, "+")
         plan = plan._replace(identity=plan.identity._replace(topics=topics))
     topics, own, filters, jobs = plan.topics, plan.own_filters, plan.filters, plan.jobs
     publish = [topics.status, own["registry"], topics.error, f"{topics.introspect}/response"]
-    if plan.sections.standby is not None:
+    if plan.shares == "app":
         publish.append(topics.lease)
-    if plan.sections.shared:
+    if plan.shares is not None:
         publish += [topics.of_node("+"), f"{topics.drain('+')}/response"]
     states = failure_states(plan)
     words = ["state", "availability", "error", "ledger"]
@@ -74,8 +80,8 @@ def access_of(plan: Plan) -> AccessList:
     if convention is not None:
         publish += convention.publishes
     publish += [topic.filter for _, topic in extension_topics(plan) if topic.access == "write"]
-    others = [] if plan.sections.standby is None else [topics.lease, topics.of_node("+")]
-    if plan.sections.shared:
+    others = [topics.lease, topics.of_node("+")] if plan.shares == "app" else []
+    if plan.shares is not None:
         others.append(topics.drain("+"))
     return AccessList(tuple(publish), (*filters.values(), *own.values(), *others, *states, *elsewhere(plan)))
 
@@ -101,31 +107,23 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
 def described_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
     """The retained topics that describe each device to others, by its name; None is the app itself. Raises as
     `access_of`."""
-    ask = offered("described topics")
-    found: Mapping[str | None, Collection[str]] = {}
-    if plan.sections.discovery is not None and ask is not None:
-        found = ask(plan)
-    return found
+    ask = _DESCRIBED_TOPICS.answer(plan.sections.shipped)
+    return {} if ask is None else ask(plan)
 
 
 def hidden_values_of(plan: Plan) -> str | None:
     """A text on devices whose values discovery does not show; None if there are none, or discovery is off."""
-    ask = offered("hidden values")
-    found: str | None = None if plan.sections.discovery is None or ask is None else ask(plan)
-    return found
+    ask = _HIDDEN_VALUES.answer(plan.sections.shipped)
+    return None if ask is None else ask(plan)
 
 
 def described_by(plan: Plan) -> Convention | None:
     """What describes the devices of an app to others; None if discovery is off. Raises as `access_of`."""
-    ask = offered("convention")
-    found: Convention | None = None if plan.sections.discovery is None or ask is None else ask(plan)
-    return found
+    ask = _CONVENTION.answer(plan.sections.shipped)
+    return None if ask is None else ask(plan)
 
 
 def failure_states(plan: Plan) -> tuple[str, ...]:
     """The topic filters at which nodes leave the failure state of the devices to each other; none if they do not."""
-    ask = offered("failure state")
-    found: tuple[str, ...] = ()
-    if plan.sections.shared and plan.keep_state and ask is not None:
-        found = ask(plan.topics)
-    return found
+    ask = _FAILURE_STATES.answer(plan.sections.shipped) if plan.keep_state else None
+    return () if ask is None else ask(plan.topics)

@@ -19,7 +19,7 @@ from leadsman.core.settings import documents
 from leadsman.core.settings.documents import toml_document
 from leadsman.core.settings.load import load, load_broker
 from leadsman.core.settings.secrets import secrets_in
-from leadsman.core.settings.sections import KEYS, Sections
+from leadsman.core.settings.sections import SECTIONS, Sections, keys_of
 from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError
 
@@ -192,10 +192,7 @@ OF_LEADSMAN = [
     ("[log]\nlevel = 'info'\n[log.levels]\nbleak = 'info'\nhttpx = 'debgu'", "did you mean 'debug'", 5),
     ("[log]\nlevel = 'info'\nlevels = { bleak = 'debgu' }", "did you mean 'debug'", 3),
     ("[log.devices]\nattic = 'debug'\nceller = 'debug'", "'celler'", 3),
-    ("[discovery]\nids.attic = 'a'\nids.cellar = 3", "write the former names", 3),
-    ("[discovery]\nconvention = 'homeassistant'\nids.attic = 'a'\nids.celler = 'b'", "ids names 'celler'", 4),
     ("[outbox]\n# few\nmax_bytes = 3", "outbox.max_bytes", 3),
-    ("[http]\nprt = 1", "write one of bind", 2),
     ("\nlog = 5", "log: it must be a section", 2),
     ("\n[device.attic]\ninterval = '1m'", "did you mean 'devices'", 2),
     ("\n[device]\n", "did you mean 'devices'", 2),
@@ -612,10 +609,6 @@ def test_what_is_wrong_with_a_file_is_told_without_what_it_says(here, name, text
     assert "canary7bird" not in said
 
 
-def test_discovery_may_be_off_in_code_too():
-    assert App("house", discovery="off").setup.sections.discovery is None
-
-
 def test_a_pipe_is_no_settings_file(here, tmp_path):
     os.mkfifo(tmp_path / "pipe.toml")
 
@@ -965,9 +958,8 @@ OFF_WORDS = ("off", "Off", "no", "false", "FALSE", '"off"', '"no"')
 
 @pytest.mark.parametrize("word", OFF_WORDS)
 def test_off_is_off_in_each_setting_that_takes_it(here, word):
-    text = "http: {bind: it}\ndiscovery: {convention: it}\nsupervision: {exit_when_stale: it, exit_when_hung: it}"
-    text = text.replace("it}", word + "}").replace("it,", word + ",")
-    app = App("house", discovery="homeassistant")
+    app = App("house")
+    text = f"supervision: {{exit_when_stale: {word}, exit_when_hung: {word}}}"
     app.load(here.file(text, "leadsman.yaml").where())
 
     assert app.setup.sections == Sections()
@@ -975,10 +967,7 @@ def test_off_is_off_in_each_setting_that_takes_it(here, word):
 
 def test_no_section_of_leadsman_needs_pydantic():
     flags = {
-        "http.bind": "8080",
         "outbox.max_age": "1d",
-        "discovery.convention": "homeassistant",
-        "cluster.engine": "nats://localhost",
         "supervision.exit_when_hung": "1m",
         "log.path": "house.log",
     }
@@ -989,8 +978,8 @@ def test_no_section_of_leadsman_needs_pydantic():
 
 
 def test_a_variable_that_is_there_and_empty_sets_nothing(here):
-    file = "[http]\nbind = '127.0.0.1:9000'\n[devices.d]\nenabled = true\n[retry.api]\nmax_attempts = 3\n"
-    names = [f"{section.upper()}__{key.upper()}" for section, keys in KEYS.items() for key in keys]
+    file = "[outbox]\ndurability = 'memory'\n[devices.d]\nenabled = true\n[retry.api]\nmax_attempts = 3\n"
+    names = [f"{section.upper()}__{key.upper()}" for section in SECTIONS for key in keys_of(section)]
     names += [
         "MQTT__PASSWORD_FILE",
         "DEVICES__D",
@@ -1002,10 +991,10 @@ def test_a_variable_that_is_there_and_empty_sets_nothing(here):
 
     found = here.file(file).load(None, **dict.fromkeys(names, ""))
 
-    assert found.sections["http"]["bind"].value == "127.0.0.1:9000"
+    assert found.sections["outbox"]["durability"].value == "memory"
     assert found.devices["d"]["enabled"].value is True
     assert found.retry == {"api": {"max_attempts": 3}}
-    assert {name: len(entries) for name, entries in found.sections.items() if entries} == {"http": 1}
+    assert {name: len(entries) for name, entries in found.sections.items() if entries} == {"outbox": 1}
 
 
 def test_an_empty_variable_of_the_apps_own_is_empty_text(here):

@@ -9,13 +9,12 @@ from importlib import import_module
 
 import pytest
 
-from leadsman import App, Context, Extension
+from leadsman import App, Context
 from leadsman.core.devices.roster import Departure
 from leadsman.core.mqtt.link import Access
 from leadsman.core.parts.kinds import DISK, SAVED
 from leadsman.core.wiring.build import PARTS, build
 from leadsman.errors import ConfigurationError, Stopped
-from leadsman.extensions import SHIPPED
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 
 OPTIONAL = (
@@ -32,7 +31,7 @@ OPTIONAL = (
     "leadsman.extensions.nodes.standby.part",
     "leadsman.extensions.watchdog.part",
     "leadsman.core.text.identifiers",
-    "leadsman.core.settings.discovery",
+    "leadsman.extensions.discovery.settings",
     "leadsman.extensions.http",
     "leadsman.core.introspection.watching",
     "uvicorn",
@@ -50,7 +49,8 @@ OPTIONAL = (
     "leadsman.core.runtime.sources",
     "leadsman.core.runtime.subscriber",
     "leadsman.core.spool",
-    "leadsman.core.registration.sharing",
+    "leadsman.extensions.nodes.settings",
+    "leadsman.extensions.http.settings",
     "pydantic",
     "sqlite3",
 )
@@ -102,21 +102,6 @@ def core_of(app, tmp_path, *, then=lambda core: None):
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part.module}.{part.join}")
 def test_each_part_of_the_list_is_where_the_list_says(part):
     assert callable(getattr(import_module(part.module), part.join))
-
-
-@pytest.mark.parametrize("each", SHIPPED, ids=lambda each: each.module)
-def test_each_extension_that_is_shipped_is_where_the_list_says_and_joins_as_one_of_a_user(each):
-    extension = getattr(import_module(each.module), each.name)()
-
-    assert isinstance(extension, Extension)
-    assert [phase for phase, _ in extension.joins(None)] == sorted(phase for phase, _ in extension.joins(None))
-    assert [import_module(module).__name__ for module in each.loads] == [*each.loads]
-
-
-def test_what_is_shipped_has_a_name_each():
-    names = [getattr(import_module(each.module), each.name).name for each in SHIPPED]
-
-    assert len({*names}) == len(names)
 
 
 def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):

@@ -7,11 +7,11 @@ import pytest
 from leadsman.core.introspection.fields import fields_of
 from leadsman.core.introspection.schema import result_schema
 from leadsman.core.mqtt.topics import Identity, Topics
-from leadsman.core.settings.sections import DiscoverySettings
 from leadsman.core.settings.sources import Where
 from leadsman.extensions.discovery.description import DeviceDescription
 from leadsman.extensions.discovery.homeassistant import HomeAssistant
 from leadsman.extensions.discovery.registered import DescribedDevices
+from leadsman.extensions.discovery.settings import DiscoverySettings
 
 from .entities import entities
 

@@ -8,13 +8,13 @@ from pydantic import BaseModel, Field
 
 from leadsman import App, CircuitBreaker, Device, OnChange, Sensor
 from leadsman.core.mqtt.topics import Identity, Topics, topic_matches
-from leadsman.core.settings.sections import DiscoverySettings
 from leadsman.core.text.identifiers import shorten
 from leadsman.errors import InvalidValue
 from leadsman.extensions.discovery import description
 from leadsman.extensions.discovery.description import RetainedMessage
 from leadsman.extensions.discovery.homeassistant import HomeAssistant
 from leadsman.extensions.discovery.registered import DescribedDevices
+from leadsman.extensions.discovery.settings import DiscoverySettings
 
 from .entities import command, entities, rendered, state
 

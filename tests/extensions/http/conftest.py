@@ -11,6 +11,7 @@ import pytest
 
 from leadsman import App, CircuitBreaker
 from leadsman.core.settings.sources import Where
+from leadsman.extensions.http.settings import Endpoint
 from leadsman.testing import MemoryBroker
 from leadsman.testing.mosquitto import free_port
 
@@ -106,7 +107,7 @@ def endpoint(bind, token=None, hosts=()):
             file.flush()
             settings["http.token_file"] = file.name
         app.load(Where.nowhere(settings))
-    return app.setup.sections.http
+    return app.setup.sections.of(Endpoint)
 
 
 def streams():

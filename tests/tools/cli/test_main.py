@@ -287,8 +287,8 @@ import sys
 for wing in ("extensions", "tools"):
     sys.modules[f"leadsman.{{wing}}.{folder}"] = None
 from leadsman import extensions, tools
-for wing in (extensions, tools):
-    wing.COMMANDS = tuple(each for each in wing.COMMANDS if ".{folder}." not in each)
+tools.COMMANDS = tuple(each for each in tools.COMMANDS if ".{folder}." not in each)
+extensions.SHIPPED = tuple(each for each in extensions.SHIPPED if not each.package.endswith(".{folder}"))
 from leadsman.tools.cli.main import main
 main(["--help"])
 """

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, NotRequired
 
 from leadsman.core.extension import Documents, Extension
 from leadsman.core.introspection.requests import FIELDS, SECTIONS
+from leadsman.extensions import SHIPPED
 
 
 class DocumentTypes(NamedTuple):
@@ -26,9 +27,7 @@ class DocumentTypes(NamedTuple):
 
 def declared_sections(own: tuple[Extension, ...] = ()) -> tuple[str, ...]:
     """The sections that a request must name, of what leadsman ships and of these extensions."""
-    from leadsman.extensions import DOCUMENTED
-
-    shipped = [name for names in DOCUMENTED.values() for name in names]
+    shipped = [name for each in SHIPPED for name in each.on_request]
     return (*shipped, *(name for each in own for name in getattr(each.documents.sections, "__annotations__", ())))
 
 
@@ -37,9 +36,10 @@ def documents_of(own: tuple[Extension, ...] = ()) -> DocumentTypes:
     """The types of an app with these extensions, besides those that leadsman ships."""
     from leadsman.core.introspection import document
     from leadsman.core.monitoring.document import Status
-    from leadsman.extensions import DOCUMENTED
 
-    shipped: list[Documents] = [import_module(name).DOCUMENTS for name in DOCUMENTED]
+    shipped: list[Documents] = [
+        import_module(f"{each.package}.{each.documents}").DOCUMENTS for each in SHIPPED if each.documents
+    ]
     added = [*shipped, *(each.documents for each in own)]
     sections = [each.sections for each in added if each.sections is not None]
     app = _joined(document.AppSection, [each.app for each in added])

@@ -4,7 +4,7 @@ loaded."""
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from leadsman._version import UNVERSIONED, __version__
 from leadsman.core.adapters.adapter import Adapter
@@ -27,11 +27,11 @@ from leadsman.core.settings.rows import SettingRow, device_rows, rows_of
 from leadsman.core.settings.secrets import secrets_of
 from leadsman.core.settings.sections import (
     BROKER,
-    DiscoverySettings,
     ExtensionsSettings,
-    Sections,
+    declared_sections,
     read_own_section,
     read_sections,
+    section_of,
 )
 from leadsman.core.settings.sources import Where, near_misses, settings_file
 from leadsman.core.text import clean, log_fields
@@ -42,7 +42,6 @@ from leadsman.errors import (
     InvalidType,
     InvalidValue,
     SettingsError,
-    check_found,
     collect,
     raise_together,
 )
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from leadsman.core.readings.reading import Reading
     from leadsman.core.registration.device_settings import DeviceSettings
     from leadsman.core.resilience.catalogue import Catalogue
-    from leadsman.core.settings.discovery import Discovery
 
 A = TypeVar("A")
 
@@ -90,8 +88,8 @@ class Declaration(NamedTuple):
     settings: "BaseModel | None"
     """Settings that are filled already."""
     twins: MakeAdapters | None
-    discovery: "str | Discovery | None" = None
-    """As its author wrote it."""
+    sections: Mapping[str, object] = {}
+    """What its author declared of sections of the settings, by their names, as he wrote it."""
     redact: MakeRedaction | None = None
     """Makes the redaction of what is hidden besides, if the settings decide it."""
     version: str = UNVERSIONED
@@ -164,8 +162,12 @@ class Setup:
         self.adapters = () if callable(adapters) else managed_adapters(adapters)
         self.catalogue: Catalogue | None = None
         """The named policies; None where no handler needs one."""
-        self.sections = Sections(discovery=check_discovery(declaration.discovery))
+        self.sections = declared_sections(declaration.sections)
         """What the sections of the settings have settled."""
+        self.shares: Literal["app", "devices"] | None = None
+        """What this node shares with others: the whole app, of which one node acts, or its devices; None: nothing."""
+        self.node: str | None = None
+        """The name of this node among those that share the devices."""
         self.device_settings: DeviceSettings | None = None
         """The settings of single devices; None: there are none."""
         self.loaded_from: Where | None = None
@@ -203,9 +205,7 @@ class Setup:
     @property
     def topics(self) -> Topics:
         """The topics."""
-        return Topics(
-            self.prefix, self.registry.root, None if self.sections.cluster is None else self.sections.cluster.node
-        )
+        return Topics(self.prefix, self.registry.root, self.node)
 
     @property
     def brokers(self) -> Brokers:
@@ -269,16 +269,8 @@ class Setup:
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
-        if self.sections.cluster is not None:
-            from leadsman.core.registration.sharing import check_shared
-
-            check_shared(self.registry, loaded.sections["outbox"].get("durability"))
-        if (discovery := self.sections.discovery) is not None:
-            from leadsman.core.settings.discovery import check_devices
-
-            ids = loaded.sections["discovery"].get("ids")
-            names, finds = self.registry.devices, self.registry.finds
-            self.registry.check_apart(*check_devices(discovery, names, self.prefix, ids, finds=finds))
+        for name, settled in self.sections.shipped.items():
+            section_of(name).check_registered(self, settled, loaded.sections)
 
     def _further(self) -> Mapping[str, Mapping[str, Option]]:
         """The options of decorators that extensions add."""
@@ -337,8 +329,9 @@ class Setup:
         with collect(faults):
             self._read_names(sections[BROKER])
         self.sections = read_sections(self.sections, sections, faults)
-        with collect(faults):
-            self._check_nodes()
+        for name, settled in self.sections.shipped.items():
+            with collect(faults):
+                section_of(name).check(self, settled, [*(self._brokers or ())])
         with collect(faults):
             if loaded.devices:
                 from leadsman.core.registration.device_settings import DeviceSettings
@@ -349,21 +342,14 @@ class Setup:
                 self.catalogue = self._catalogue_of(loaded)
         raise_together(faults)
 
-    def _check_nodes(self) -> None:
-        """See that the nodes that share the app can do so at its brokers, and name this one of a cluster."""
-        standby, cluster, brokers = self.sections.standby, self.sections.cluster, [*(self._brokers or ())]
-        if standby is not None and len(brokers) > 1:  # not all nodes would have the same arbiter
-            raise InvalidValue(
-                f"standby: the app has {len(brokers)} brokers, and two nodes at two brokers would both be active; name"
-                " one"
-            )
-        if cluster is None:
-            return
-        if standby is not None:
-            raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
-        self.client_id += f"-{cluster.node}"
-        if any(each.protocol == "3.1.1" for each in brokers):
-            raise InvalidValue("cluster: it needs MQTT 5; leave protocol=3.1.1 out of the URL of the broker")
+    def share_devices(self, node: str) -> None:
+        """Share the devices with other nodes; `node` is the name of this one."""
+        self.shares, self.node = "devices", node
+        self.client_id += f"-{node}"
+
+    def share_nothing(self) -> None:
+        """Run on this node alone, whatever the settings say."""
+        self.sections, self.shares, self.node = self.sections.alone(), None, None
 
     def _read_brokers(self, section: Entries) -> None:
         """Take the brokers of the settings, or those that the author declared, with credentials of the settings."""
@@ -495,17 +481,14 @@ class Setup:
             self.dry_run = True
             self.prefix = f"{DRY_RUN}/{self.prefix}"
             self.client_id = f"{self.client_id}-{DRY_RUN}"
-            http = self.sections.http
-            endpoint = http if http is not None and http.flag else None  # the app itself may be bound there
-            # Others would show the rehearsal as devices, and there is nothing to take over.
-            self.sections = self.sections._replace(http=endpoint, discovery=None, standby=None, cluster=None)
+            self.sections, self.shares, self.node = self.sections.in_dry_run(), None, None
 
     def check_installed(self) -> None:
-        """Check that the libraries that the adapters and the HTTP endpoint need are installed. Raises `NotInstalled`
-        with a line for each that an adapter misses."""
+        """Check that the libraries that the adapters and the sections of the settings need are installed. Raises
+        `NotInstalled` with a line for each that an adapter misses."""
         check_installed(self.adapters)
-        if self.sections.http is not None:
-            check_found("HTTP endpoints", "uvicorn", "http", "uvicorn")
+        for name, settled in self.sections.shipped.items():
+            section_of(name).check_installed(settled)
 
     @property
     def idle_reason(self) -> str | None:
@@ -529,15 +512,6 @@ class Setup:
 def _sections_of(extensions: Iterable[Extension]) -> dict[str, type]:
     """The classes of the sections of extensions, by name."""
     return {each.name: each.settings for each in extensions if each.settings is not None}
-
-
-def check_discovery(given: object) -> DiscoverySettings | None:
-    """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
-    if given in (None, "off"):
-        return None
-    from leadsman.core.settings.discovery import declared_discovery  # only apps with discovery need it
-
-    return declared_discovery(given)
 
 
 def check_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":

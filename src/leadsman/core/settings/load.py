@@ -21,7 +21,7 @@ from leadsman.core.settings.model import (
 )
 from leadsman.core.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.core.settings.secrets import is_secret, secrets_in
-from leadsman.core.settings.sections import BROKER, KEYS, SECTIONS, TABLES, read_own_section
+from leadsman.core.settings.sections import BROKER, SECTIONS, is_table, keys_of, read_own_section
 from leadsman.core.settings.sources import DEVICES, Where, read_entries, settings_file, variable
 from leadsman.core.text import clean, is_nested_deeper
 from leadsman.core.text.redaction import HIDDEN, Secret, reveal
@@ -282,7 +282,9 @@ def _entries(
     name: str, section: object, origins: Origins, faults: list[str], own: Sequence[str] = ()
 ) -> dict[str, SettingEntry]:
     """The entries of a section that every app has, by key; or of one that an extension has, with these keys."""
-    keys = KEYS.get(name, own)
+    if section == {}:
+        return {}
+    keys = keys_of(name) if name in SECTIONS else own
     if not isinstance(section, dict):
         first = keys[0]
         faults.append(f"{name}: it must be a section; write [{name}] and {first} = …{told_origin((name,), origins)}")
@@ -294,7 +296,7 @@ def _entries(
             faults.append(f"{name}.{key}: unknown{told_origin(path, origins)}; {suggestion(str(key), keys)}")
         elif path in origins:
             entries[str(key)] = origins[path]._replace(path=path, value=value)
-        elif path in TABLES or own:
+        elif own or is_table(name, str(key)):
             leaves = {known: each for known, each in origins.items() if known[: len(path)] == path}
             entries[str(key)] = _joined(path, value, leaves)
         else:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from operator import attrgetter
@@ -12,7 +11,6 @@ from leadsman.core.events import AppFault
 from leadsman.core.extension import Extension, JoinPhase
 from leadsman.core.loop.tasks import outcome_in_own_task
 from leadsman.core.mqtt.link import Access
-from leadsman.core.observers import guarded
 from leadsman.core.registration.injection import ContextDependency
 from leadsman.core.text import describe
 from leadsman.core.wiring.core import Core, Node
@@ -37,7 +35,7 @@ def _uses_directory(plan: Plan) -> bool:
 
 def _keeps_readings_on_disk(plan: Plan) -> bool:
     """Not in a dry run, nor in a cluster, where another node reads a device again sooner than this one comes back."""
-    return plan.sections.outbox.durability != "memory" and not plan.dry_run and plan.sections.cluster is None
+    return plan.sections.outbox.durability != "memory" and not plan.dry_run and plan.shares != "devices"
 
 
 def _writes(plan: Plan) -> bool:
@@ -48,7 +46,7 @@ def _writes(plan: Plan) -> bool:
 def _writes_alone(plan: Plan) -> bool:
     """Where something is written anyway, and the app is no node of a pair: those may be on one machine, and have one
     session, which each takes over as it is."""
-    return _writes(plan) and plan.sections.standby is None
+    return _writes(plan) and plan.shares != "app"
 
 
 def _does_not_wait(plan: Plan) -> bool:
@@ -135,7 +133,7 @@ def core_parts(plan: Plan, parts: Iterable[Part] = PARTS, *, simulated: bool = F
 def everything(plan: Plan) -> list[Joining]:
     """What joins an app, in the order in which it joins: by phase, and in each of them the core, what leadsman ships,
     and what a user gave. At each stage of the life of the app it acts in this order, too."""
-    from leadsman.extensions import shipped
+    from leadsman.core.wiring.shipped import shipped
 
     found = core_parts(plan)
     for extension in (*shipped(plan), *plan.extensions):
@@ -224,15 +222,29 @@ async def _join_guarded(core: Core, each: Joining, faults: list[AppFault]) -> No
         async with asyncio.timeout(JOIN_SECONDS):
             await _join(core, each)
 
-    emit, begins = core.environment.events.emit, f"the extension {each.extension} as the app begins"
     stages = core.life.joined, core.life.starts
     before = [len(each) for each in stages]
     error = (await outcome_in_own_task(join)).error
     for stage, number in zip(stages, before, strict=True):
-        stage[number:] = [functools.partial(guarded, emit, begins, begin) for begin in stage[number:]]
+        stage[number:] = [_guarded(core, each.extension, begin) for begin in stage[number:]]
     if isinstance(error, ConfigurationError | KeyboardInterrupt):
         raise error
     if isinstance(error, TimeoutError) and not str(error):
         error = TimeoutError(f"it did not end within {JOIN_SECONDS:g} s")
     if error is not None:
         faults.append(AppFault(f"the extension {each.extension} as it joins", error))
+
+
+def _guarded(core: Core, extension: str, begin: Callable[[], object]) -> Callable[[], None]:
+    """What an extension of a user does as the app begins. What it raises is a fault, as that of a function that
+    joins."""
+
+    def guarded() -> None:
+        try:
+            begin()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            core.environment.events.emit(AppFault(f"the extension {extension} as the app begins", error))
+
+    return guarded

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from leadsman.core.adapters.managed import declared_errors
 from leadsman.core.devices.group import DeviceGroup, DeviceServices
 from leadsman.core.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
-from leadsman.core.event_bus import EventBus
+from leadsman.core.event_bus import EventBus, Observers, check_observer
 from leadsman.core.events import StateFailed, StateWritten
 from leadsman.core.introspection.added import AddedDocuments
 from leadsman.core.loop.clock import system_clock
@@ -23,7 +23,6 @@ from leadsman.core.monitoring.heartbeat import will
 from leadsman.core.monitoring.outage_reports import OutageReporter
 from leadsman.core.mqtt.link import Access, ClientIdentity
 from leadsman.core.mqtt.outbox import Outbox
-from leadsman.core.observers import Observers, check_observer
 from leadsman.core.readings.reading import Reading
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.resilience.environment import Environment
@@ -168,7 +167,7 @@ class Core(Offers):
         self.link = access.link(identity, access, node.outbox(), clock, events)
         timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
-        self.documents = AddedDocuments(events.emit, lambda: (self.joining, self.guest))
+        self.documents = AddedDocuments(events.emit)
         """What parts add to the documents of the app."""
         self.tables: list[Callable[[], FurtherTable]] = []
         """What parts keep in the file of the saved state; each is made where the state is kept."""

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from leadsman import extensions
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.mqtt import client
 from leadsman.core.mqtt.broker import Broker, Brokers
@@ -29,12 +28,13 @@ logger = logging.getLogger("leadsman")
 
 def load_modules(plan: "Plan") -> None:
     """Import what a run needs: what joins the app, and the client for the primary broker."""
+    from leadsman.core.wiring import shipped
     from leadsman.core.wiring.build import core_parts
 
     server(plan)
     core_parts(plan)
-    extensions.load_modules(plan)
-    extensions.check_installed(plan.sections)
+    shipped.load_modules(plan)
+    shipped.check_installed(plan.sections)
     client.choose(plan.brokers.primary, plan.brokers.primary.version)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
@@ -43,14 +43,17 @@ def load_modules(plan: "Plan") -> None:
 def check_installed(setup: "Setup") -> None:
     """Check that the libraries that an app needs are installed, the client of a cluster's engine included; see
     `Setup.check_installed` for what is raised."""
+    from leadsman.core.wiring import shipped
+
     setup.check_installed()
-    extensions.check_installed(setup.sections)
+    shipped.check_installed(setup.sections)
 
 
 def server(plan: "Plan") -> Serve:
     """The function that runs the app: on this node alone, in turns with others, or as a node of a cluster."""
-    where, name = extensions.server(plan.sections) or ("leadsman.core.wiring.run", "serve")
-    found: Serve = getattr(import_module(where), name)
+    from leadsman.core.wiring import run, shipped
+
+    found: Serve = shipped.server(plan.sections) or run.serve
     return found
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from leadsman.core.adapters.managed import ManagedAdapter
@@ -82,6 +82,8 @@ class Plan(NamedTuple):
     adapters: tuple[ManagedAdapter, ...]
     sections: Sections
     """What the settings of leadsman have settled."""
+    shares: Literal["app", "devices"] | None
+    """What this node shares with others: the whole app, of which one node acts, or its devices; None: nothing."""
     registry: Registry
     """The registrations, and the settings of single devices."""
     catalogue: "Catalogue | None"
@@ -142,7 +144,7 @@ class Plan(NamedTuple):
     def residents(self) -> list[str]:
         """The names of the devices that are here from the start of the app to its end, enabled or not: all of them, or
         none in a cluster, where they come and go with their shards."""
-        return [] if self.sections.cluster is not None else self.registry.names
+        return [] if self.shares == "devices" else self.registry.names
 
     @property
     def polled(self) -> list[Telemetry]:
@@ -196,7 +198,7 @@ class Plan(NamedTuple):
         this prefix shows itself, and its ``registry``. An app that is no node shows itself elsewhere to those that
         are."""
         found = {"status": self.topics.status, "registry": f"{self.topics.registry}/#"}
-        return found if self.sections.cluster is None else found | {"alone": f"{self.topics.prefix}/status"}
+        return found if self.shares != "devices" else found | {"alone": f"{self.topics.prefix}/status"}
 
     @property
     def jobs(self) -> frozenset[str]:
@@ -220,6 +222,7 @@ def plan_of(
         brokers=setup.brokers,
         adapters=setup.adapters,
         sections=setup.sections,
+        shares=setup.shares,
         registry=setup.registry,
         catalogue=setup.catalogue,
         overrides=setup.overrides,

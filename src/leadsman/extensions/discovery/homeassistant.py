@@ -23,8 +23,6 @@ from leadsman.core.monitoring.condition import Condition
 from leadsman.core.mqtt.answers import object_in
 from leadsman.core.mqtt.topics import Identity, Topics, encode
 from leadsman.core.readings.device_classes import OF_BOOLEANS, OF_NUMBERS
-from leadsman.core.settings.discovery import APP, birth_topic, identifiers_of, own_filter
-from leadsman.core.settings.sections import DiscoverySettings
 from leadsman.core.text.identifiers import identifier, join_names, shorten
 from leadsman.extensions.discovery.description import (
     CommandDescription,
@@ -33,6 +31,7 @@ from leadsman.extensions.discovery.description import (
     EventDescription,
     RetainedMessage,
 )
+from leadsman.extensions.discovery.settings import APP, DiscoverySettings, birth_topic, identifiers_of, own_filter
 
 if TYPE_CHECKING:
     from leadsman.core.monitoring.document import DeviceHealth

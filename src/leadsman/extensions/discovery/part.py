@@ -10,8 +10,6 @@ from leadsman.core.events import Event
 from leadsman.core.extension import Extension, Join, JoinPhase
 from leadsman.core.introspection.retained import APP
 from leadsman.core.parts.kinds import FOUND, HEARTBEAT, STATUSES, TAKEN_NAMES
-from leadsman.core.settings.discovery import APP as APP_IDENTIFIER
-from leadsman.core.settings.sections import DiscoverySettings
 from leadsman.core.text import log_fields
 from leadsman.core.text.identifiers import identifier
 from leadsman.core.wiring.core import Core
@@ -21,9 +19,18 @@ from leadsman.extensions.discovery.description import RetainedMessage
 from leadsman.extensions.discovery.homeassistant import HomeAssistant
 from leadsman.extensions.discovery.kinds import DESCRIBED
 from leadsman.extensions.discovery.registered import Described, DescribedDevices
+from leadsman.extensions.discovery.settings import APP as APP_IDENTIFIER
+from leadsman.extensions.discovery.settings import DiscoverySettings
 
 if TYPE_CHECKING:
     from leadsman.core.runtime.found_devices import Names
+
+
+def discovery_of(plan: Plan) -> DiscoverySettings:
+    """The settings of discovery, where it is on."""
+    found = plan.sections.of(DiscoverySettings)
+    assert found is not None  # nothing is described without
+    return found
 
 
 def registered_of(plan: Plan, here: Container[str] | None = None) -> DescribedDevices:
@@ -53,7 +60,7 @@ def names_of(plan: Plan, discovery: DiscoverySettings) -> "Names":
 def convention_of(plan: Plan, discovery: DiscoverySettings, registered: DescribedDevices) -> HomeAssistant:
     """The convention that describes them. Its `own`, `publishes` and `births` are where it publishes, and what it
     listens to."""
-    if plan.sections.cluster is not None:  # of the devices that are here
+    if plan.shares == "devices":  # of those that are here
         ids = {name: former for name, former in discovery.ids.items() if name in registered}
         discovery = discovery._replace(ids=ids)
     return HomeAssistant(plan.identity, registered.names, discovery)
@@ -61,13 +68,12 @@ def convention_of(plan: Plan, discovery: DiscoverySettings, registered: Describe
 
 def convention_of_app(plan: Plan) -> HomeAssistant:
     """The convention that describes all devices of an app. Raises `InvalidValue` if two devices have one identifier."""
-    assert plan.sections.discovery is not None  # it describes them
-    return convention_of(plan, plan.sections.discovery, registered_of(plan))
+    return convention_of(plan, discovery_of(plan), registered_of(plan))
 
 
-def device_at(plan: Plan, discovery: DiscoverySettings) -> Callable[[str], str | None]:
+def device_at(plan: Plan) -> Callable[[str], str | None]:
     """A function that returns the device of the app, on whichever node, to which a topic of discovery belongs."""
-    return convention_of(plan, discovery, registered_of(plan)).topics.get
+    return convention_of_app(plan).topics.get
 
 
 logger = logging.getLogger("leadsman")
@@ -91,8 +97,7 @@ def described_topics(plan: Plan) -> Mapping[str | None, Collection[str]]:
 
 def hidden_values_of(plan: Plan) -> str | None:
     """As `hidden_values`, of all devices of an app."""
-    assert plan.sections.discovery is not None  # it describes them
-    return hidden_values(registered_of(plan), plan.sections.discovery)
+    return hidden_values(registered_of(plan), discovery_of(plan))
 
 
 def hidden_values(registered: DescribedDevices, discovery: DiscoverySettings) -> str | None:
@@ -118,9 +123,7 @@ def describe_devices(plan: Plan, discovery: DiscoverySettings) -> Described:
 
 def describe(core: Core) -> None:
     """Describe the devices that are here from the start."""
-    discovery = core.plan.sections.discovery
-    if discovery is None:
-        return
+    discovery = discovery_of(core.plan)
     core.offer(DESCRIBED, describe_devices(core.plan, discovery))
     core.documents.topics.add("health")
     core.offer(TAKEN_NAMES, lambda: names_of(core.plan, discovery))
@@ -221,9 +224,7 @@ class Presence:
     def _renewed(self) -> HomeAssistant:
         """The convention, with all devices."""
         plan = self._core.plan
-        if plan.sections.discovery is None:
-            raise AssertionError("nothing is described without discovery")
-        return convention_of(plan, plan.sections.discovery, self._registered)
+        return convention_of(plan, discovery_of(plan), self._registered)
 
     def listen(self) -> None:
         """Subscribe to what others send."""

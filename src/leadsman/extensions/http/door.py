@@ -16,10 +16,10 @@ from leadsman.core.events import AppFault
 from leadsman.core.introspection.service import Service
 from leadsman.core.introspection.watching import Happenings
 from leadsman.core.loop.slices import Slices
-from leadsman.core.settings.sections import Endpoint
 from leadsman.core.text import log_fields
 from leadsman.errors import EndpointError
 from leadsman.extensions.http.rules import AccessRules
+from leadsman.extensions.http.settings import Endpoint
 
 SOCKET_MODE = 0o660
 """Owner and group may use a unix socket."""

@@ -13,6 +13,7 @@ from leadsman.core.wiring.core import Core
 from leadsman.core.wiring.plan import Plan
 from leadsman.extensions.http.door import keep_open
 from leadsman.extensions.http.kinds import WATCHING
+from leadsman.extensions.http.settings import Endpoint
 
 if TYPE_CHECKING:
     from leadsman.core.introspection.requests import Query
@@ -43,7 +44,7 @@ def _measures(watching: Watching) -> AddedMeasures:
 
 def join(core: Core) -> None:
     """Serve the endpoint."""
-    endpoint, watching, answers = core.plan.sections.http, core.of(WATCHING), core.of(ANSWERS)
+    endpoint, watching, answers = core.plan.sections.of(Endpoint), core.of(WATCHING), core.of(ANSWERS)
     if endpoint is not None:
         emit = core.environment.events.emit
         opened = functools.partial(keep_open, endpoint, answers.service, watching.happenings, core.slices, emit)

@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Collection
 from typing import NamedTuple
 
-from leadsman.core.settings.sections import Endpoint
+from leadsman.extensions.http.settings import Endpoint
 
 PROTECTION = (
     (

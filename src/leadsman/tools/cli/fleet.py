@@ -5,7 +5,7 @@ and in detail from introspection, which is asked about the visible devices only.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -16,8 +16,8 @@ from leadsman.core.introspection.why import OVERDUE, unanswered, why
 from leadsman.core.monitoring.health import WELL
 from leadsman.core.mqtt.answers import Json, object_in
 from leadsman.core.mqtt.connection import Received
+from leadsman.core.question import Question
 from leadsman.core.text import clean
-from leadsman.extensions import offered
 
 if TYPE_CHECKING:
     from leadsman.core.introspection.document import Introspection, Verdict
@@ -43,6 +43,9 @@ _LEVELS = ("status", "registry")
 _OF_AN_APP = ("registry/+", "+/state", "+/availability", "introspect/response", "state", "availability")
 """What one app publishes, below its prefix; the last two of its root device."""
 _T = TypeVar("_T")
+
+
+_COUNTS_TEXT: Question[Callable[[object], str]] = Question("node counts")
 
 
 class LastReading(NamedTuple):
@@ -368,7 +371,7 @@ class Fleet:
         heard = None if app.heard_at is None else max(0.0, now - app.heard_at)
         uptime, waiting = status.get("uptime"), mqtt.get("outbox")
         outbox = waiting if isinstance(waiting, dict) else {}
-        counts_text = offered("node counts")
+        counts_text = _COUNTS_TEXT.answer()
         return AppRow(
             prefix,
             app.state(now),

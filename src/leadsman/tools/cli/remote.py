@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leadsman.core.introspection.pages import merge
@@ -23,11 +23,11 @@ from leadsman.core.mqtt.connection import Received
 from leadsman.core.mqtt.message import Message
 from leadsman.core.mqtt.side_connection import SideConnection
 from leadsman.core.mqtt.topics import Topics, check_name
+from leadsman.core.question import Question
 from leadsman.core.settings.load import load_broker
 from leadsman.core.text import clean, count_noun
 from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError, RequestDenied, SubscriptionRefused
-from leadsman.extensions import offered
 from leadsman.tools.cli.arguments import UsageError
 from leadsman.tools.cli.target import load_app, sources_of
 
@@ -41,6 +41,13 @@ _TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 """An app, such as ``house:app``."""
 _PROGRESS_DELAY = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
+
+_DEVICES_OF: Question[Callable[[Iterable[Received], float], Iterable[tuple[str, list[str]]]]] = Question(
+    "devices of nodes"
+)
+_OWNERS_OF: Question[Callable[[Iterable[Received], float, str], Mapping[str, Collection[str]]]] = Question(
+    "owners of devices"
+)
 
 
 def ask(
@@ -288,7 +295,7 @@ def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
         seen = retained(brokers, ("+/nodes/+", "+/status"))
     except SubscriptionRefused:
         return  # this user may not read them
-    if (devices_of := offered("devices of nodes")) is not None:
+    if (devices_of := _DEVICES_OF.answer()) is not None:
         yield from devices_of(seen.values(), time.time())
 
 
@@ -304,7 +311,7 @@ def processes(brokers: Brokers, prefix: str, devices: Sequence[str] = ()) -> lis
         seen = retained(brokers, filters)
     except BrokerError:
         seen = {}  # the request that follows reports what is wrong, or needs no right to these topics
-    owners_of = offered("owners of devices")
+    owners_of = _OWNERS_OF.answer()
     owned: Mapping[str, Collection[str]] = {} if owners_of is None else owners_of(seen.values(), time.time(), prefix)
     found = list(owned)
     if owned and devices:

@@ -19,7 +19,6 @@ from leadsman.core.mqtt.answers import Json
 from leadsman.core.mqtt.broker import Broker
 from leadsman.core.mqtt.connection import Received
 from leadsman.core.mqtt.side_connection import SideConnection
-from leadsman.core.settings.sections import DISCOVERY_PREFIX
 from leadsman.core.settings.sources import Where
 from leadsman.core.text import count_noun
 from leadsman.core.wiring.process import run as run_process
@@ -150,7 +149,7 @@ def in_home_assistant(broker: Broker) -> tuple[str, str]:
     return (
         f"Home Assistant: give its MQTT integration the broker {broker.host} and the port {broker.port}, "
         "unless it has them; the devices are at Settings > Devices & services > MQTT",
-        f"their descriptions: {watching(broker, f'{DISCOVERY_PREFIX}/device/{PREFIX}')}",
+        f"their descriptions: {watching(broker, f'homeassistant/device/{PREFIX}')}",
     )
 
 

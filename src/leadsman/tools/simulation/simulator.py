@@ -512,7 +512,7 @@ class _PolicyRun:
 
     async def _serve(self, directory: Path) -> None:
         plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)})
-        plan = plan._replace(sections=plan.sections._replace(cluster=None))  # a simulated day has one node
+        plan = plan._replace(sections=plan.sections.alone(), shares=None)  # a simulated day has one node
         with contextlib.ExitStack() as resources:
             self.threads = ThreadPool("handlers", MAX_THREADS)
             resources.callback(self.threads.stop)

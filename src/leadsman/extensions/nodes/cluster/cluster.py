@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, cast
 
 from leadsman.core.adapters.managed import ManagedAdapter
-from leadsman.core.events import AppFault
 from leadsman.core.loop.clock import Clock, rfc3339
 from leadsman.core.mqtt.connection import Received
 from leadsman.core.mqtt.link import Link
@@ -20,13 +19,12 @@ from leadsman.core.mqtt.message import Message
 from leadsman.core.mqtt.message_state import Item
 from leadsman.core.mqtt.outbox import Dropped, Outbox
 from leadsman.core.mqtt.topics import NODES, Topics
-from leadsman.core.observers import Observers
-from leadsman.core.registration.sharing import bundles_of
 from leadsman.core.resilience.environment import Environment
 from leadsman.core.runtime.supervision import cancel, keep_running
 from leadsman.core.text import clean, count_noun, describe, log_fields
 from leadsman.errors import LeaseStoreRefused, TermsDiffer
 from leadsman.extensions.nodes.brief import is_online
+from leadsman.extensions.nodes.cluster.bundles import bundles_of
 from leadsman.extensions.nodes.cluster.node import ClusterNode
 from leadsman.extensions.nodes.cluster.placement import Pool, missing_labels, pools_of, shard_of
 from leadsman.extensions.nodes.document import OwnedShard
@@ -34,6 +32,7 @@ from leadsman.extensions.nodes.failure_state import FailureStates
 from leadsman.extensions.nodes.lease.jetstream import JetStreamStore
 from leadsman.extensions.nodes.lease.lease import Member, Terms
 from leadsman.extensions.nodes.lease.store import LeaseStore
+from leadsman.extensions.nodes.settings import ClusterSettings
 from leadsman.extensions.nodes.shared_app import SharedApp
 
 _STOP_AT, _FLUSH_AT = 0.1, 0.07
@@ -87,7 +86,7 @@ class Cluster:
     """
 
     def __init__(self, app: SharedApp, clock: Clock) -> None:
-        settings = app.sections.cluster
+        settings = app.sections.of(ClusterSettings)
         assert settings is not None  # the caller checks this
         self.terms = Terms(cluster_name(app.topics.prefix), settings.ttl, settings.shards)
         self.member = Member(settings.node, secrets.token_hex(8), settings.labels, app.identity.version)
@@ -105,7 +104,7 @@ class Cluster:
         """The shards at work on this node, by key."""
         self.missing: tuple[Pool, ...] = ()
         """The pools that nobody can read, since no node has all the labels that their devices need."""
-        self.on_change: Observers[[]] = Observers("a change of the cluster", self._emit)
+        self.on_change: list[Callable[[], None]] = []
         """Called when shards have come or gone here, when nodes have, and when the engine is lost or back."""
         self.finders: Mapping[str, str] = {}
         """Who has found each device that was found at run time."""
@@ -265,7 +264,7 @@ class Cluster:
             if snapshot is not None and snapshot.members != known:
                 known = snapshot.members
                 self._look_for_labels()
-                self.on_change()
+                self._changed()
             self._log_whether_reached()
             await asyncio.sleep(_CHECK_AT * self.terms.ttl)
 
@@ -308,17 +307,17 @@ class Cluster:
         else:
             about = log_fields("engine back", **fields)
             logger.info("the engine of the cluster %s answers %s again", name, self.member.node, extra=about)
-        self.on_change()
+        self._changed()
 
     def _report(self, verb: str, keys: Collection[str]) -> None:
         names = sorted(name for key in keys for name in self.devices.get(key, ()))
         about = log_fields("shards moved", node=self.member.node, devices=len(names))
         logger.info("this node, %s, %s %s", self.member.node, verb, _list_names(names), extra=about)
-        self.on_change()
+        self._changed()
 
-    def _emit(self, fault: AppFault) -> None:
-        assert self._shards is not None  # it runs
-        self._shards.environment.events.emit(fault)
+    def _changed(self) -> None:
+        for notify in self.on_change:
+            notify()
 
 
 class FencedOutbox(Outbox):

@@ -15,13 +15,13 @@ from leadsman.core.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.core.mqtt.link import Access
 from leadsman.core.mqtt.outbox import Outbox
 from leadsman.core.parts.kinds import ANSWERS, FOUND, SAVED
+from leadsman.core.question import Question
 from leadsman.core.resilience.environment import Environment
 from leadsman.core.resilience.overrides import handler_context
 from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
 from leadsman.core.wiring.run import serve
 from leadsman.errors import VersionRefused
-from leadsman.extensions import offered
 from leadsman.extensions.nodes.added import add_to_documents
 from leadsman.extensions.nodes.cluster.cluster import Cluster, FencedOutbox, ForeignNodes
 from leadsman.extensions.nodes.cluster.report import ClusterReport
@@ -35,6 +35,9 @@ async def serve_in_cluster(plan: Plan, access: Access, stopping: asyncio.Event) 
     """Run the app as a node of its cluster; see `leadsman.core.wiring.run.serve`."""
     node = SharingNode(plan, system_clock(asyncio.get_running_loop()))
     return await serve(node.plan, access, stopping, node)
+
+
+_DEVICE_AT: Question[Callable[[Plan], Callable[[str], str | None]]] = Question("device at")
 
 
 class SharingNode(Node):
@@ -103,8 +106,8 @@ class SharingNode(Node):
             link.listen(foreign.topic_filter, foreign.received)
         if (found := core.find(FOUND)) is not None:
             cluster.finders = found.finders
-        if core.plan.sections.discovery is not None and (device_at := offered("device at")) is not None:
-            cluster.described_at = device_at(core.plan, core.plan.sections.discovery)
+        if (device_at := _DEVICE_AT.answer(core.plan.sections.shipped)) is not None:
+            cluster.described_at = device_at(core.plan)
         shards = self.shards = Shards(core)
         life.starts.append(functools.partial(cluster.start, shards, core.link, core.end))
         life.starts.append(self._report.start)

@@ -29,6 +29,7 @@ from leadsman.core.text.log_lines import left_out_before, others
 from leadsman.errors import BrokerError, NotListening
 from leadsman.extensions.nodes import brief
 from leadsman.extensions.nodes.failure_state import FailureStates
+from leadsman.extensions.nodes.settings import StandbySettings
 from leadsman.extensions.nodes.shared_app import SharedApp
 from leadsman.extensions.nodes.standby.machine import (
     Action,
@@ -160,9 +161,11 @@ class StandbyNode:
     """
 
     def __init__(self, app: SharedApp, access: Access, clock: Clock) -> None:
-        standby, topics, client_id = app.sections.standby, app.topics, app.identity.client_id
+        standby, topics, client_id = app.sections.of(StandbySettings), app.topics, app.identity.client_id
         assert standby is not None  # the caller checks this
         self.name = node_name()
+        self.ttl = standby.ttl
+        """Seconds for which its lease holds."""
         self.access = access._replace(connector=self._connector)
         """How the link of the app reaches the broker: only while this node may use the id of the app."""
         self._takeovers = 0

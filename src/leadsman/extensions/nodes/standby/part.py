@@ -68,11 +68,10 @@ class _StandbySigns(Signs):
 async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
     """Run the app on this node whenever it owns it, until `stopping` is set; see `leadsman.core.wiring.run.serve`.
     After an error another node takes over."""
-    assert plan.sections.standby is not None  # the caller checks this
     node = StandbyNode(plan, access, system_clock(asyncio.get_running_loop()))
     about = log_fields("standing by", node=node.name)
     what = "%s: this node, %s, shares the app with others, and takes over when none is active; its lease holds for %g s"
-    logger.info(what, plan.identity.name, node.name, plan.sections.standby.ttl, extra=about)
+    logger.info(what, plan.identity.name, node.name, node.ttl, extra=about)
     observing = asyncio.get_running_loop().create_task(node.observer.run())
     signs, left_behind = _StandbySigns(plan.variables), 0
     try:

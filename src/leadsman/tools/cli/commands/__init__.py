@@ -7,7 +7,8 @@ import importlib
 from collections.abc import Collection, Mapping
 from types import ModuleType
 
-from leadsman import extensions, tools
+from leadsman import tools
+from leadsman.extensions import SHIPPED
 from leadsman.tools.cli.arguments import Listed, Subcommand
 
 COMMANDS = {
@@ -64,5 +65,5 @@ def commands() -> Mapping[str, Listed]:
 @functools.cache
 def _others() -> Mapping[str, str]:
     """The commands of the tools and extensions, each with the package that it lies in."""
-    folders = (*tools.COMMANDS, *extensions.COMMANDS)
+    folders = (*tools.COMMANDS, *(f"{each.package}.{each.commands}" for each in SHIPPED if each.commands))
     return {name: module for module in folders for name in importlib.import_module(module).COMMANDS}

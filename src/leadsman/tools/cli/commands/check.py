@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         print_text(f"The app does nothing: {idle}")
     if app.setup.extensions:
         everything(app.plan(os.environ))  # what they let join is asked for, and does not join
-    if app.setup.sections.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
+    if (hidden := hidden_values_of(app.plan(os.environ))) is not None:
         print()
         print_text(hidden)
     print("\nok")

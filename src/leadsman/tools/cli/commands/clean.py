@@ -5,7 +5,7 @@ import argparse
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -18,10 +18,10 @@ from leadsman.core.mqtt.message import Message
 from leadsman.core.mqtt.side_connection import SideConnection
 from leadsman.core.mqtt.topic_faults import advise
 from leadsman.core.mqtt.topics import Topics
+from leadsman.core.question import Question
 from leadsman.core.text import clean as cleaned
 from leadsman.core.text import count_noun
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
-from leadsman.extensions import offered
 from leadsman.tools.access import described_by, described_topics
 from leadsman.tools.cli.arguments import (
     DISCOVERY,
@@ -44,6 +44,8 @@ WITNESSES = 20
 STILL_THERE = "is still there"
 """Of a topic whose removal the broker acknowledged."""
 
+_FAILURE_STATE: Question[Callable[[Topics, str], str]] = Question("failure state of")
+
 
 def run(options: argparse.Namespace) -> None:
     """Remove the retained topics that an app left at the broker."""
@@ -58,7 +60,8 @@ def run(options: argparse.Namespace) -> None:
     plan = app.plan(os.environ)
     devices = declared(app.telemetries, app.sources, app.commands)
     others = {APP if name is None else name: [*topics] for name, topics in described_topics(plan).items()}
-    if plan.sections.shared and plan.keep_state and (failure_state_at := offered("failure state of")) is not None:
+    failure_state_at = _FAILURE_STATE.answer(plan.sections.shipped) if plan.keep_state else None
+    if failure_state_at is not None:
         for name in devices:
             others.setdefault(name, []).append(failure_state_at(app.topics, name))
     now = DeviceRegistry(plan.identity, devices, others, health=described_by(plan) is not None)

@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> None:
     from leadsman.core.introspection.schema import schema_of, schemas  # the help does not wait for pydantic
 
     app = load_app(options)
-    shared, own = app.setup.sections.shared, app.setup.extensions
+    shared, own = app.setup.shares is not None, app.setup.extensions
     found = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, shared=shared, own=own)
     for _, topic in extension_topics(app.plan(os.environ)) if own else ():
         if topic.payload is not None:

@@ -8,6 +8,7 @@ import pytest
 from leadsman import App
 from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError
+from leadsman.extensions.nodes.settings import ClusterSettings
 
 ENGINE = "nats://localhost:4222"
 
@@ -22,13 +23,13 @@ def loaded(file: str, environment: dict[str, str], directory: Path, flags: dict[
 
 def of(file: str, directory: Path, **environment: str) -> tuple[object, ...]:
     found = loaded(file, {f"CLUSTER__{key.upper()}": value for key, value in environment.items()}, directory)
-    assert found.setup.sections.cluster is not None
-    return found.setup.sections.cluster
+    assert found.setup.sections.of(ClusterSettings) is not None
+    return found.setup.sections.of(ClusterSettings)
 
 
 def test_without_an_engine_there_is_no_cluster(tmp_path: Path) -> None:
-    assert loaded("", {}, tmp_path).setup.sections.cluster is None
-    assert loaded("[cluster]\nengine = ''", {}, tmp_path).setup.sections.cluster is None
+    assert loaded("", {}, tmp_path).setup.sections.of(ClusterSettings) is None
+    assert loaded("[cluster]\nengine = ''", {}, tmp_path).setup.sections.of(ClusterSettings) is None
 
 
 def test_the_node_has_the_name_of_the_machine_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +102,7 @@ def test_a_node_has_names_of_its_own(tmp_path: Path) -> None:
 def test_a_dry_run_is_no_node(tmp_path: Path) -> None:
     app = loaded(f"[cluster]\nengine = '{ENGINE}'\nnode = 'one'", {}, tmp_path)
     app.rehearse()
-    assert app.setup.sections.cluster is None
+    assert app.setup.sections.of(ClusterSettings) is None
 
 
 def test_no_device_of_a_cluster_is_called_nodes(tmp_path: Path) -> None:
@@ -113,6 +114,6 @@ def test_no_device_of_a_cluster_is_called_nodes(tmp_path: Path) -> None:
 
 def test_readings_of_a_cluster_do_not_wait_on_disk(tmp_path: Path) -> None:
     file = f"[cluster]\nengine = '{ENGINE}'\nnode = 'one'\n[outbox]\ndurability = "
-    assert loaded(f"{file}'memory'", {}, tmp_path).setup.sections.cluster is not None
+    assert loaded(f"{file}'memory'", {}, tmp_path).setup.sections.of(ClusterSettings) is not None
     with pytest.raises(ConfigurationError, match=r"leave outbox\.durability out"):
         loaded(f"{file}'write-through'", {}, tmp_path)

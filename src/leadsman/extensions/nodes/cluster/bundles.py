@@ -4,16 +4,9 @@ needs for them."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leadsman.core.mqtt.topics import NODES
 from leadsman.core.registration.command import Command
-from leadsman.core.registration.registry import Registry
 from leadsman.core.registration.source import Source
 from leadsman.core.registration.telemetry import Telemetry
-from leadsman.core.settings.entry import SettingEntry
-from leadsman.errors import InvalidValue
-
-IN_MEMORY = "memory"
-"""The durability of an outbox that writes no reading to disk."""
 
 
 class Bundle(NamedTuple):
@@ -68,18 +61,3 @@ def _shared(each: Telemetry | Source | Command) -> list[str]:
     if isinstance(each, Telemetry | Source) and each.guards.breaker is not None and each.guards.breaker.shared:
         found.append(f"circuit {each.guards.breaker.shared}")
     return found
-
-
-def check_shared(registry: Registry, durability: SettingEntry | None) -> None:
-    """See that several nodes can share the devices of an app.
-
-    Raises:
-        InvalidValue: a device has the name of a level that the nodes use, or readings shall wait on disk.
-    """
-    if NODES in registry.devices:
-        raise InvalidValue(f"cluster: no device may have the name {NODES!r}, where each node has its topics; rename it")
-    if durability is not None and durability.value != IN_MEMORY:
-        raise InvalidValue(
-            f"cluster: a reading that waits on the disk of a node may be older than what the next one sent; leave"
-            f" outbox.durability out, or write '{IN_MEMORY}' (from {durability.origin})"
-        )

@@ -12,6 +12,7 @@ from leadsman import App
 from leadsman.core.settings.load import load
 from leadsman.core.settings.sources import Where
 from leadsman.errors import ConfigurationError
+from leadsman.extensions.http.settings import Endpoint
 
 TOKEN = "0123456789abcdef"
 
@@ -24,7 +25,7 @@ def endpoint(**values):
             Path(directory, "HTTP__TOKEN").write_text(values.pop("token"))
         flags = {f"http.{key}": value for key, value in values.items()}
         app.load(Where({}, Path(directory), None, flags, Path(directory)))
-    return app.setup.sections.http
+    return app.setup.sections.of(Endpoint)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +129,11 @@ def setup(tmp_path, **options):
 def test_it_is_read_from_a_file_from_variables_and_from_flags(tmp_path):
     file = '[http]\nbind = "127.0.0.1:1"\nhosts = ["house.lan"]'
 
-    assert str(setup(tmp_path, file=file).sections.http) == "http://127.0.0.1:1"
-    assert str(setup(tmp_path, file=file, HTTP__BIND="127.0.0.1:2").sections.http) == "http://127.0.0.1:2"
-    flagged = setup(tmp_path, file=file, HTTP__BIND="2", flags={"http.bind": "3"}).sections.http
+    assert str(setup(tmp_path, file=file).sections.of(Endpoint)) == "http://127.0.0.1:1"
+    assert str(setup(tmp_path, file=file, HTTP__BIND="127.0.0.1:2").sections.of(Endpoint)) == "http://127.0.0.1:2"
+    flagged = setup(tmp_path, file=file, HTTP__BIND="2", flags={"http.bind": "3"}).sections.of(Endpoint)
     assert (str(flagged), flagged.flag, flagged.hosts) == ("http://127.0.0.1:3", True, {"house.lan"})
-    assert setup(tmp_path, HTTP__BIND="1", HTTP__HOSTS="a.lan, B.lan").sections.http.hosts == {"a.lan", "b.lan"}
+    assert setup(tmp_path, HTTP__BIND="1", HTTP__HOSTS="a.lan, B.lan").sections.of(Endpoint).hosts == {"a.lan", "b.lan"}
 
 
 def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path):
@@ -141,7 +142,7 @@ def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path):
     by_variable = setup(tmp_path, HTTP__BIND="0.0.0.0", HTTP__TOKEN_FILE=str(secret))
     by_setting = setup(tmp_path, file=f'[http]\nbind = "0.0.0.0"\ntoken_file = "{secret}"')
 
-    assert by_variable.sections.http.token == by_setting.sections.http.token == TOKEN
+    assert by_variable.sections.of(Endpoint).token == by_setting.sections.of(Endpoint).token == TOKEN
     assert TOKEN not in str(by_variable.rows) + str(by_setting.rows)
 
 
@@ -190,12 +191,14 @@ def test_an_app_has_none_unless_it_is_set_and_a_dry_run_only_what_the_command_li
     in_file.load(Where.nowhere({}, {"HTTP__BIND": "8080"}))
     by_flag = app_with(**{"http.bind": "8080"})
 
-    assert app_with().setup.sections.http is None
-    assert str(in_file.setup.sections.http) == str(by_flag.setup.sections.http) == "http://127.0.0.1:8080"
+    assert app_with().setup.sections.of(Endpoint) is None
+    assert (
+        str(in_file.setup.sections.of(Endpoint)) == str(by_flag.setup.sections.of(Endpoint)) == "http://127.0.0.1:8080"
+    )
     in_file.rehearse()
     by_flag.rehearse()
-    assert in_file.setup.sections.http is None
-    assert by_flag.setup.sections.http is not None
+    assert in_file.setup.sections.of(Endpoint) is None
+    assert by_flag.setup.sections.of(Endpoint) is not None
 
 
 def test_a_missing_library_is_named_with_what_to_type(monkeypatch):

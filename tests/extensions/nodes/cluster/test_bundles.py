@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, CircuitBreaker
-from leadsman.core.registration.sharing import Bundle, bundles_of
 from leadsman.errors import ConfigurationError
+from leadsman.extensions.nodes.cluster.bundles import Bundle, bundles_of
 
 
 def bundles(app: App) -> list[Bundle]:
