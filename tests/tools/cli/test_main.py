@@ -1,5 +1,6 @@
 """The command line as a whole."""
 
+import functools
 import json
 import re
 import shlex
@@ -303,6 +304,88 @@ def test_the_help_without_a_folder_lacks_its_commands_and_nothing_else(folder):
     lines = [line for line in left.splitlines() if not line.startswith(tuple(f"  {n} " for n in FOLDERS[folder]))]
     assert (done.returncode, done.stderr) == (0, "")
     assert paragraphs("\n".join(lines).strip()) in done.stdout
+
+
+HIDE = """
+import contextlib, io, json, sys
+for wing in ("extensions", "tools"):
+    sys.modules[f"leadsman.{{wing}}.{folder}"] = None
+from leadsman import extensions, tools
+there = lambda row: ".{folder}." not in (row if isinstance(row, str) else row[0]) + "."
+for wing in (extensions, tools):
+    for name, rows in [*vars(wing).items()]:
+        if name.isupper() and isinstance(rows, tuple):
+            setattr(wing, name, tuple(filter(there, rows)))
+        elif name.isupper() and isinstance(rows, dict):
+            setattr(wing, name, {{key: row for key, row in rows.items() if there(key) and there(row or " ")}})
+from leadsman import App, command_line
+from leadsman.tools.cli.commands import command, commands
+from leadsman.tools.cli.main import main
+
+def said(run, *words):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        run(list(words))
+    return out.getvalue()
+
+of_app = command_line(App("house"))
+helps = {{"house": said(of_app, "--help"), "leadsman": said(main, "--help")}}
+for name in commands():
+    helps[name] = said(main, name, "--help")
+helps["fish"] = said(main, "completion", "fish")
+print(json.dumps(helps))
+{further}
+"""
+"""Runs without a folder: prints each help, by its command; `house` is an app that is a program of its own."""
+NEEDS = {
+    "discovery": {"house": "--discovery", "run": "--discovery", "acl": "--discovery", "clean": "--discovery"}
+    | {"demo": "--discovery", "fish": "-l discovery "},
+    "http": {"house": "--http", "run": "--http", "check": "--http", "record": "--http", "inspect": "recent"},
+    "nodes": {"house": "--standby", "run": "--standby", "demo": "--cluster", "leadsman": "leadsman cluster"},
+    "sessions": {"fish": "from record", "leadsman": "  record "},
+    "ledger": {"inspect": "ledger", "leadsman": "  gaps "},
+    "doctor": {"house": "doctor", "leadsman": "leadsman doctor", "run": "leadsman doctor", "fish": "from doctor"},
+    "simulation": {"leadsman": "  simulate ", "fish": "from simulate"},
+    "demo": {"leadsman": "  demo "},
+}
+"""What needs each folder that can be removed: a text of a help, by its command."""
+
+
+@functools.cache
+def helps_without(folder, further=""):
+    """Each help without a folder, by its command; and what was said besides."""
+    code = HIDE.format(folder=folder, further=further)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr, done.stderr
+    first, _, rest = done.stdout.partition("\n")
+    return json.loads(first), rest + done.stderr
+
+
+@pytest.mark.parametrize("folder", NEEDS)
+def test_no_help_has_what_needs_a_folder_that_is_not_there(folder):
+    """Without one that there is not, all is there."""
+    whole, _ = helps_without("none")
+    left, _ = helps_without(folder)
+
+    assert {name: text in whole[name] for name, text in NEEDS[folder].items()} == dict.fromkeys(NEEDS[folder], True)
+    assert {name: each for name, each in NEEDS[folder].items() if each in left.get(name, "")} == {}
+    assert whole.keys() - left.keys() == {name for name in whole if name in FOLDERS.get(folder, ())}
+    assert "--demo" in left["house"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("doctor", ["--doctor"]),
+        ("http", ["--http", "127.0.0.1:8080"]),
+        ("discovery", ["--discovery", "off"]),
+        ("nodes", ["--standby"]),
+    ],
+)
+def test_what_is_typed_for_a_folder_that_is_not_there_is_an_unknown_argument(folder, words):
+    _, said = helps_without(folder, f"of_app({words})")
+
+    assert f"house: error: unrecognized arguments: {' '.join(words)}" in said
 
 
 @pytest.mark.parametrize("name", [None, *commands()])

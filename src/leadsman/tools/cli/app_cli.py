@@ -19,7 +19,7 @@ from leadsman.core.mqtt.broker import Broker
 from leadsman.core.text import escape
 from leadsman.core.wiring.process import ended_after
 from leadsman.errors import InvalidValue
-from leadsman.tools.cli.arguments import CODES, OF_AN_APP, Parser, add, ends_after
+from leadsman.tools.cli.arguments import CODES, OF_AN_APP, Parser, add, ends_after, only_with
 from leadsman.tools.cli.commands import command
 from leadsman.tools.cli.commands.run import showing
 from leadsman.tools.cli.main import guarded
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MODES = {
     "demo": "run without hardware and show what is published; needs mosquitto or leadsman[demo]",
     "check": "check the app and its settings without running it",
-    "doctor": "examine the broker and this machine, and say what to fix",
+    **dict(only_with("doctor", ("doctor", "examine the broker and this machine, and say what to fix"))),
 }
 """What the program does instead of running the app."""
 

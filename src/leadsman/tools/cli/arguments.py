@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from leadsman import extensions, tools
 from leadsman.core.loop.durations import seconds
 from leadsman.core.monitoring.log_format import FORMATS, LEVELS
 from leadsman.core.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
@@ -30,13 +31,27 @@ CHECK_FAILED = 4
 """Of ``leadsman doctor``, whose warnings exit with 0, and of ``leadsman simulate``, where 1 means that the app could
 not be simulated."""
 
+FOLDERS = frozenset(each.split(".")[2] for each in (*tools.COMMANDS, *(row[0] for row in extensions.SHIPPED)))
+"""The folders of extensions and tools, each of which can be removed."""
+
+
+def only_with(folder: str, *given: T) -> tuple[T, ...]:
+    """What the command line has only where one of these folders is there."""
+    return given if folder in FOLDERS else ()
+
+
 EXIT_CODES = {
     0: "success, or stopped on request",
     1: "failure; the message says why",
     2: "the command line is wrong, or several apps match it",
-    3: "leadsman held: some devices are held; leadsman why: a device is silent and should not be; leadsman cluster: "
-    "devices have no node",
-    4: "leadsman doctor: a check failed",
+    3: "; ".join(
+        (
+            "leadsman held: some devices are held",
+            "leadsman why: a device is silent and should not be",
+            *only_with("nodes", "leadsman cluster: devices have no node"),
+        )
+    ),
+    **dict(only_with("doctor", (CHECK_FAILED, "leadsman doctor: a check failed"))),
     69: 'a device with on_failure="stop" failed for good',
     70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
     75: "no device had a reading for the time in supervision.exit_when_stale",
@@ -240,24 +255,33 @@ IDENTITY = (
     ),
 )
 """What distinguishes two processes of one app at the broker."""
-DISCOVERY = argument(
-    "--discovery",
-    "describe the devices at the broker by this convention: homeassistant, or off",
-    metavar="CONVENTION",
+DISCOVERY = only_with(
+    "discovery",
+    argument(
+        "--discovery",
+        "describe the devices at the broker by this convention: homeassistant, or off",
+        metavar="CONVENTION",
+    ),
 )
 RECORDING = (
     *SETTINGS,
     *IDENTITY,
-    argument(
-        "--http",
-        "serve the page and the HTTP endpoint there, such as 127.0.0.1:8080 or unix:/run/house/http.sock; "
-        "another machine can reach it only with a token",
-        metavar="ADDRESS",
+    *only_with(
+        "http",
+        argument(
+            "--http",
+            "serve the page and the HTTP endpoint there, such as 127.0.0.1:8080 or unix:/run/house/http.sock; "
+            "another machine can reach it only with a token",
+            metavar="ADDRESS",
+        ),
     ),
-    DISCOVERY,
-    switch(
-        "--standby",
-        "share the app with other machines that run it with --standby too: one is active, the others take over",
+    *DISCOVERY,
+    *only_with(
+        "nodes",
+        switch(
+            "--standby",
+            "share the app with other machines that run it with --standby too: one is active, the others take over",
+        ),
     ),
     switch(
         "--dry-run", "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored"

@@ -7,7 +7,7 @@ import os
 from leadsman.core.mqtt.topics import DOCTOR
 from leadsman.errors import InvalidValue
 from leadsman.tools.access import AccessList, access_of
-from leadsman.tools.cli.arguments import DISCOVERY, IDENTITY, TARGET, Subcommand, argument
+from leadsman.tools.cli.arguments import DISCOVERY, IDENTITY, TARGET, Subcommand, argument, only_with
 from leadsman.tools.cli.target import load_app
 
 FORMATS = ("mosquitto", "emqx")
@@ -46,8 +46,8 @@ def mosquitto(name: str, user: str | None, access: AccessList, doctor: str) -> s
     lines += [f"topic readwrite {each}" for each in both]
     lines += [f"topic write {each}" for each in access.publish if each not in both]
     lines += [f"topic read {each}" for each in access.subscribe if each not in both]
-    lines.append("# for the probes of leadsman doctor, if you use it with this user name:")
-    lines.append(f"# topic readwrite {doctor}")
+    probes = "# for the probes of leadsman doctor, if you use it with this user name:", f"# topic readwrite {doctor}"
+    lines += only_with("doctor", *probes)
     return "\n".join(lines)
 
 
@@ -68,8 +68,11 @@ def emqx(name: str, user: str | None, client_id: str, access: AccessList, doctor
             f"%% {name}: rules for etc/acl.conf, above its last rule; the last of these forbids everything else",
             f"{{allow, {who}, publish, {_list(access.publish)}}}.",
             f"{{allow, {who}, subscribe, {_list(access.subscribe)}}}.",
-            "%% for the probes of leadsman doctor, if you use it with this user name:",
-            f"%% {{allow, {who}, all, {_list((doctor,))}}}.",
+            *only_with(
+                "doctor",
+                "%% for the probes of leadsman doctor, if you use it with this user name:",
+                f"%% {{allow, {who}, all, {_list((doctor,))}}}.",
+            ),
             f'{{deny, {who}, all, ["#", "$SYS/#"]}}.',
         ]
     )
@@ -97,7 +100,7 @@ COMMAND = Subcommand(
     (
         *TARGET,
         *IDENTITY,
-        DISCOVERY,
+        *DISCOVERY,
         argument("--format", "mosquitto or emqx (default: mosquitto)", choices=FORMATS, default=FORMATS[0]),
     ),
 )

@@ -365,7 +365,7 @@ COMMAND = Subcommand(
     (
         *MAYBE_TARGET,
         PREFIX._replace(help="the topic prefix: instead of the app's own, or, with --all, instead of MODULE:APP"),
-        DISCOVERY,
+        *DISCOVERY,
         switch("--all", "remove everything that the app retains"),
         switch("--dry-run", "only print what would be removed"),
     ),

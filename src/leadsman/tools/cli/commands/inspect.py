@@ -311,7 +311,7 @@ COMMAND = Subcommand(
         switch("--live", "ask the running app (implied by --prefix, and if MODULE:APP is left out)"),
         argument(
             "--section",
-            "app, mqtt, adapters, devices or jobs; of a running app also trace, ledger, recent or fields "
+            f"app, mqtt, adapters, devices or jobs; of a running app also {', '.join(declared_sections())} or {FIELDS} "
             "(can be repeated)",
             action="append",
             metavar="NAME",

@@ -3,12 +3,13 @@
 import argparse
 
 from leadsman.errors import missing
-from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after, switch
+from leadsman.tools.cli.arguments import Subcommand, UsageError, argument, ends_after, only_with, switch
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the demo."""
-    if options.cluster and (options.broker or options.discovery or options.duration):
+    is_described, is_cluster = getattr(options, "discovery", False), getattr(options, "cluster", False)
+    if is_cluster and (options.broker or is_described or options.duration):
         raise UsageError("--cluster has servers of its own, describes nothing, and ends by itself; write it alone")
     try:
         from leadsman.tools.demo.cluster import run_cluster_demo
@@ -16,10 +17,10 @@ def run(options: argparse.Namespace) -> None:
     except ImportError as error:
         found = error.__cause__ if isinstance(error.__cause__, ImportError) else error
         raise missing("demos", str(found.name), "demo") from None
-    if options.cluster:
+    if is_cluster:
         run_cluster_demo()
     else:
-        run_demo(options.broker, options.duration, discovery=options.discovery)
+        run_demo(options.broker, options.duration, discovery=is_described)
 
 
 COMMAND = Subcommand(
@@ -28,15 +29,20 @@ COMMAND = Subcommand(
     "leadsman watch, or without a terminal as lines. On purpose, the broker is killed, and the meter sends "
     "garbage and disappears: watch the readings that wait, the circuit and the heartbeat. The demo "
     "serves the page of the app too, and prints its address. q or Ctrl-C ends the demo; its last line lists the "
-    "faults, how long they lasted, and how many readings were lost.\n"
-    "With --cluster, three nodes share sixty meters; one of them is killed and comes back, and another "
-    "one is stopped. It prints lines, needs nats-server, takes less than a minute, and ends by itself.",
+    "faults, how long they lasted, and how many readings were lost."
+    + "".join(
+        only_with(
+            "nodes",
+            "\nWith --cluster, three nodes share sixty meters; one of them is killed and comes back, and another "
+            "one is stopped. It prints lines, needs nats-server, takes less than a minute, and ends by itself.",
+        )
+    ),
     (
         "leadsman demo",
         "leadsman demo --for 30s",
         "leadsman demo --broker mqtt://192.0.2.7",
-        "leadsman demo --discovery --broker mqtt://user:password@homeassistant.local",
-        "leadsman demo --cluster",
+        *only_with("discovery", "leadsman demo --discovery --broker mqtt://user:password@homeassistant.local"),
+        *only_with("nodes", "leadsman demo --cluster"),
     ),
     (
         argument(
@@ -44,8 +50,10 @@ COMMAND = Subcommand(
             "use this broker (default: mosquitto if it is installed, else an embedded one)",
             metavar="URL",
         ),
-        switch("--discovery", "describe the devices at the broker, so that Home Assistant shows them"),
-        switch("--cluster", "show how nodes of a cluster take over from each other"),
+        *only_with(
+            "discovery", switch("--discovery", "describe the devices at the broker, so that Home Assistant shows them")
+        ),
+        *only_with("nodes", switch("--cluster", "show how nodes of a cluster take over from each other")),
         ends_after("30s or 5m"),
     ),
 )
