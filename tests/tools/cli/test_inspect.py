@@ -92,12 +92,85 @@ def test_a_poll_that_is_due_has_no_time_left(show):
     assert "opened" not in out
 
 
-def test_each_section_of_a_running_app_can_be_chosen():
+def test_each_section_of_a_running_app_is_in_the_help():
     [section] = [argument for argument in command("inspect").arguments if argument.flag == "--section"]
+    names = set(get_type_hints(documents_of().introspection))
 
-    assert set(section.options["choices"]) == set(get_type_hints(documents_of().introspection))
-    assert set(ON_REQUEST_ALONE) < set(section.options["choices"])
-    assert all(name in section.help for name in section.options["choices"])
+    assert set(ON_REQUEST_ALONE) < names
+    assert all(name in section.help for name in names)
+
+
+TIDE = """
+from typing_extensions import TypedDict
+from leadsman import App, Extension
+from leadsman.extension import Documents
+
+class Water(TypedDict):
+    level: float
+
+class Waters(TypedDict, total=False):
+    water: dict[str, Water]
+
+class Tide(Extension):
+    name = "tide"
+    documents = Documents(sections=Waters)
+
+app = App("house", mqtt="mqtt://broker.lan", extensions=[Tide()])
+app.add_telemetry("meter", lambda: {"t": 1}, interval="10s")
+bare = App("house", mqtt="mqtt://broker.lan")
+"""
+
+
+@pytest.fixture
+def tide(tmp_path, monkeypatch):
+    """A working directory with an app whose extension declares a section."""
+    (tmp_path / "tide_house.py").write_text(TIDE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("tide_house", None)
+
+
+@pytest.mark.parametrize(
+    ("app", "section", "code", "said"),
+    [
+        ("app", "water", 1, "only a running app has the section 'water'; write --live as well"),
+        ("app", "watre", 2, "--section: invalid choice: 'watre'; did you mean 'water'?"),
+        ("bare", "water", 2, "--section: invalid choice: 'water'; did you mean 'adapters'?"),
+    ],
+)
+def test_the_registrations_of_an_app_have_the_sections_that_its_extensions_declare(
+    stage, tide, app, section, code, said
+):
+    found = stage.run("inspect", f"tide_house:{app}", "--section", section)
+
+    assert (found.code, said in found.err) == (code, True), found.err
+    assert stage.requests == []
+
+
+@pytest.mark.parametrize(
+    ("of", "shown"),
+    [
+        (["--app", "tide_house:app", "--live"], "meter  2.5"),
+        (["--prefix", "house", "--mqtt", "mqtt://broker.lan"], '{\n  "water": {\n    "meter": {'),
+    ],
+)
+def test_a_section_of_an_extension_is_asked_for_from_the_app_that_runs_and_shown(stage, tide, of, shown):
+    stage.answers("house/introspect", {"water": {"meter": {"level": 2.5}}})
+
+    found = stage.run("inspect", *of, "--section", "water")
+
+    assert [(topic, request["sections"]) for topic, request in stage.requests] == [("house/introspect", ["water"])]
+    assert (found.code, found.err) == (0, "")
+    assert shown in found.out
+
+
+def test_the_app_that_runs_says_that_it_has_no_such_section(stage, tide):
+    stage.answers("house/introspect", "there is no section 'watre'; did you mean 'water'?")
+
+    found = stage.run("inspect", "--prefix", "house", "--mqtt", "mqtt://broker.lan", "--section", "watre")
+
+    assert (found.code, "there is no section 'watre'; did you mean 'water'?" in found.err) == (1, True), found.err
 
 
 @pytest.mark.parametrize(

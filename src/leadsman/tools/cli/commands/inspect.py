@@ -21,8 +21,9 @@ from leadsman.core.loop.schedule import zone_of
 from leadsman.core.registration.injection import name_of
 from leadsman.core.registration.telemetry import THROTTLE
 from leadsman.core.text import clean, count_noun
+from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import LeadsmanError
-from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, argument, switch
+from leadsman.tools.cli.arguments import JSON, OF_LIVE, ONLY_DEVICES, Subcommand, UsageError, argument, switch
 from leadsman.tools.cli.commands import printers
 from leadsman.tools.cli.documents import Cells, cells_of, print_document, print_table, text_of
 from leadsman.tools.cli.remote import any_version, ask_about_devices, split_names
@@ -39,6 +40,10 @@ def run(options: argparse.Namespace) -> None:
     if (options.named or options.target is not None) and not (options.live or options.prefix):
         split_names(options, app_first=True)
         app = load_app(options)
+        known = (*SECTIONS, *declared_sections(app.setup.extensions), FIELDS)
+        for section in options.section or ():
+            if section not in known:
+                raise UsageError(f"--section: invalid choice: {clean(section)!r}; {suggestion(section, known)}")
         show(
             select(registrations(app), options.section, options.device),
             as_json=options.json,
@@ -138,6 +143,9 @@ def show(document: "Introspection", *, as_json: bool, whole: bool = False, own: 
         module.print_section(further[name])
     for extension in own:
         print_document("", further, extension.documents.sections)
+    known = *SECTIONS, FIELDS, *declared_sections(own)
+    if left := {name: each for name, each in further.items() if name not in known}:
+        print(json_text(left, indent=2))  # of extensions that are not known here
 
 
 def show_plans(app: App) -> None:
@@ -311,11 +319,10 @@ COMMAND = Subcommand(
         switch("--live", "ask the running app (implied by --prefix, and if MODULE:APP is left out)"),
         argument(
             "--section",
-            f"app, mqtt, adapters, devices or jobs; of a running app also {', '.join(declared_sections())} or {FIELDS} "
-            "(can be repeated)",
+            f"app, mqtt, adapters, devices or jobs; of a running app also {', '.join(declared_sections())}, {FIELDS} "
+            "or one of its extensions (can be repeated)",
             action="append",
             metavar="NAME",
-            choices=(*SECTIONS, *declared_sections(), FIELDS),
         ),
         JSON,
     ),
