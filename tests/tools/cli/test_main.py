@@ -311,13 +311,8 @@ import contextlib, io, json, sys
 for wing in ("extensions", "tools"):
     sys.modules[f"leadsman.{{wing}}.{folder}"] = None
 from leadsman import extensions, tools
-there = lambda row: ".{folder}." not in (row if isinstance(row, str) else row[0]) + "."
-for wing in (extensions, tools):
-    for name, rows in [*vars(wing).items()]:
-        if name.isupper() and isinstance(rows, tuple):
-            setattr(wing, name, tuple(filter(there, rows)))
-        elif name.isupper() and isinstance(rows, dict):
-            setattr(wing, name, {{key: row for key, row in rows.items() if there(key) and there(row or " ")}})
+tools.COMMANDS = tuple(each for each in tools.COMMANDS if ".{folder}." not in each)
+extensions.SHIPPED = tuple(each for each in extensions.SHIPPED if not each.package.endswith(".{folder}"))
 from leadsman import App, command_line
 from leadsman.tools.cli.commands import command, commands
 from leadsman.tools.cli.main import main

@@ -31,7 +31,7 @@ CHECK_FAILED = 4
 """Of ``leadsman doctor``, whose warnings exit with 0, and of ``leadsman simulate``, where 1 means that the app could
 not be simulated."""
 
-FOLDERS = frozenset(each.split(".")[2] for each in (*tools.COMMANDS, *(row[0] for row in extensions.SHIPPED)))
+FOLDERS = frozenset(each.split(".")[2] for each in (*tools.COMMANDS, *(each.package for each in extensions.SHIPPED)))
 """The folders of extensions and tools, each of which can be removed."""
 
 
