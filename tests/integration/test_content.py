@@ -32,7 +32,7 @@ def handler_of(*steps, kind: Any = Jpeg):
 
 
 def camera(*steps, kind: Any = Jpeg, name="app", **options):
-    app = App(name, discovery=options.pop("discovery", None))
+    app = App(name)
     app.add_telemetry("d", handler_of(*steps, kind=kind), interval="10s", **options)
     return app
 
@@ -219,21 +219,6 @@ def test_another_name_of_the_topic_removes_the_former_one_before_the_first_readi
     second.run("1m")
 
     assert "app/d/content" not in second.broker.retained
-
-
-@pytest.mark.parametrize(("content_type", "shown"), [("image/png", True), ("application/pdf", False)])
-def test_home_assistant_is_told_of_an_image(harness, content_type, shown):
-    running = harness(
-        camera(b"x", kind=Annotated[bytes, Content(content_type)], name="app", discovery="homeassistant", field="image")
-    )
-
-    running.run("10s")
-
-    components = running.broker.retained["homeassistant/device/app/d/config"].json["cmps"]
-    kinds = {each["p"]: each for each in components.values() if "img_t" in each}
-    assert bool(kinds) is shown
-    if shown:
-        assert (kinds["image"]["img_t"], kinds["image"]["cont_type"]) == ("app/d/image", "image/png")
 
 
 def test_an_image_that_expires_is_sent_again(harness):

@@ -41,9 +41,9 @@ class Gpio:
 class Rig:
     """An app with a button, and its adapter."""
 
-    def __init__(self, discovery=None, **options):
+    def __init__(self, **options):
         self.gpio = Gpio()
-        self.app = App("house", adapters=(self.gpio,), discovery=discovery)
+        self.app = App("house", adapters=(self.gpio,))
         self.fails: BaseException | None = None
 
         @self.app.event("button", **options)
@@ -397,7 +397,7 @@ def test_devices_that_are_found_send_events_too(harness):
     class Action(BaseModel):
         event_type: Press
 
-    app = App("house", discovery="homeassistant")
+    app = App("house")
 
     @app.event("gateway", finds=Finds(Action))
     async def gateway(context: Context) -> AsyncIterator[None]:
@@ -414,10 +414,6 @@ def test_devices_that_are_found_send_events_too(harness):
     assert running.states("hall") == [{"event_type": "single"}] * 2
     assert "house/hall/state" not in running.broker.retained
     assert running.status()["devices"]["hall"]["status"] == "ok"
-    components = running.broker.retained["homeassistant/device/house/hall/config"].json["cmps"]
-    assert components["event_type"]["p"] == "event"
-    finder = running.broker.retained["homeassistant/device/house/gateway/config"].json["cmps"]
-    assert "event" not in {each["p"] for each in finder.values()}
 
 
 def test_no_setting_for_many_devices_makes_events_stale_or_fewer(harness):
@@ -432,37 +428,6 @@ def test_no_setting_for_many_devices_makes_events_stale_or_fewer(harness):
     assert len(running.states("button")) == 2
     assert rig.app.sources["button"].delivery.expiry is None
     assert running.availability("button") == ["online"]
-
-
-def test_home_assistant_is_told_of_an_event_and_of_what_triggers_an_automation(harness):
-    rig = Rig("homeassistant", device_class="button", title="Bell")
-    running = harness(rig.app)
-    running.run(10)
-
-    found = running.broker.retained["homeassistant/device/house/button/config"].json["cmps"]
-    event = found["event_type"]
-    assert event["p"] == "event"
-    assert event["stat_t"] == "house/button/state"
-    assert event["evt_typ"] == ["single", "double"]
-    assert event["dev_cla"] == "button"
-    assert event["name"] is None
-    assert found["_on_single"] == {
-        "p": "device_automation",
-        "atype": "trigger",
-        "t": "house/button/state",
-        "type": "single",
-        "stype": "Bell",
-        "pl": "single",
-        "val_tpl": "{{value_json.get('event_type')}}",
-    }
-
-
-def test_motion_is_an_event_that_triggers_nothing_as_a_device(harness):
-    rig = Rig("homeassistant", device_class="motion")
-    running = harness(rig.app)
-    running.run(10)
-    found = running.broker.retained["homeassistant/device/house/button/config"].json["cmps"]
-    assert "device_automation" not in {each["p"] for each in found.values()}
 
 
 def test_events_are_counted_over_a_restart(tmp_path):

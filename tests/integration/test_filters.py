@@ -198,22 +198,6 @@ def test_the_schema_says_that_an_object_with_filtered_fields_may_be_null():
     assert [each["type"] for each in air["anyOf"][0]["properties"].values()] == ["number", "number"]
 
 
-def test_home_assistant_gets_an_entity_for_each_output(harness):
-    running = harness(typed_app(FILTERS), settings={"discovery.convention": "homeassistant"})
-    running.run("10s")
-
-    described = running.broker.retained["homeassistant/device/house/meter/config"].json["cmps"].values()
-    sensors = {each["name"]: each.get("unit_of_meas") for each in described if each["p"] == "sensor"}
-    assert not any("exp_aft" in each for each in described)  # a window is longer than three intervals
-    assert sensors.items() >= {
-        ("Power", "W"),
-        ("Power max", "W"),
-        ("Power seen", None),
-        ("Energy", "kWh"),
-        ("Consumption", "kW"),
-    }
-
-
 def test_the_deadband_beside_a_field_counts_for_the_outputs_that_have_its_unit():
     rule = typed_app(FILTERS).telemetries["meter"].publish
 
@@ -238,37 +222,3 @@ def test_what_does_not_fit_the_reading_is_named_at_the_start(filters, error, mat
 def test_a_deadband_for_a_field_that_the_filters_took_away_is_named():
     with pytest.raises(InvalidValue, match="publish names the field 'power'"):
         typed_app({"power": {"power_mean": [Mean("1m")]}}, publish=OnChange({"power": 1}))
-
-
-def test_what_a_sensor_hides_stays_hidden_behind_its_filters(harness):
-    class Radio(BaseModel):
-        rssi: Annotated[float, Sensor("dB", discoverable=False)]
-        value: Annotated[float, Sensor(homeassistant={"enabled_by_default": False})]
-
-    app = App("house", discovery="homeassistant")
-
-    @app.telemetry("radio", interval="10s", filters={"rssi": [Round(0)], "value": [Round(1)]})
-    async def radio() -> Radio:
-        return Radio(rssi=-60.4, value=1.23)
-
-    running = harness(app)
-    running.run(9)
-
-    found = running.broker.retained["homeassistant/device/house/radio/config"].json["cmps"]
-    assert "rssi" not in found
-    assert found["value"]["en"] is False
-
-
-def test_devices_of_one_handler_have_the_fields_that_each_is_given(harness):
-    app = App("house", discovery="homeassistant")
-
-    async def read() -> float:
-        return 1.0
-
-    for name in ("temperature", "humidity"):
-        app.add_telemetry(name, read, interval="10s", field=name)
-    running = harness(app)
-    running.run(9)
-
-    for name in ("temperature", "humidity"):
-        assert name in running.broker.retained[f"homeassistant/device/house/{name}/config"].json["cmps"]

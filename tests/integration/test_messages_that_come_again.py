@@ -22,7 +22,7 @@ class House:
     """One version of an app, and what it did."""
 
     def __init__(self, filters):
-        self.app, self.done = App("house", discovery="homeassistant"), []
+        self.app, self.done = App("house"), []
         app, done = self.app, self.done
 
         @app.command("door")
@@ -66,10 +66,6 @@ def calls(kind):
 
 def answers(topic):
     return lambda house, broker: sum(b"was restarted" not in each.payload for each in broker.messages(topic))
-
-
-def descriptions(broker):
-    return sum(each.topic.startswith("homeassistant/") and b"bell" in each.payload for each in broker.log)
 
 
 WAYS = {
@@ -256,23 +252,6 @@ def test_an_app_that_gets_no_thread_to_remember_its_subscriptions_has_them_all_t
         broker.send("doors/front/lock", b"shut")
         harness.run("5s")
         assert ("acts", b"shut") in house.done
-
-
-def test_the_birth_of_home_assistant_that_comes_again_describes_the_devices_once_more_at_the_most(tmp_path, broker):
-    with living(tmp_path, broker) as (_, harness):
-        described = descriptions(broker)
-        broker.unheard = True
-        broker.send("homeassistant/status", b"online")
-        harness.run("30s")
-        broker.unheard = False
-        once = descriptions(broker)
-        broker.cut()
-        harness.run("5s")
-        again = descriptions(broker)
-        broker.cut()
-        harness.run("5s")
-        assert (described, once) == (1, 2)
-        assert descriptions(broker) - again == again - once  # as with any connection
 
 
 @pytest.mark.parametrize("killed", [False, True])

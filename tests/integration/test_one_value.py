@@ -178,16 +178,6 @@ def test_the_schema_of_a_partial_is_that_of_its_function():
     }
 
 
-def test_home_assistant_gets_its_entity(harness):
-    running = harness(
-        app_of(Annotated[float, Sensor("°C", name="Water")], 21.5), settings={"discovery.convention": "homeassistant"}
-    )
-    running.run("10s")
-
-    entity = running.broker.retained["homeassistant/device/house/d/config"].json["cmps"]["value"]
-    assert (entity["name"], entity["unit_of_meas"]) == ("Water", "°C")
-
-
 @pytest.mark.parametrize(
     ("kind", "field", "error", "match"),
     [

@@ -1,7 +1,5 @@
 """The root device: its topics have no level for the device, and elsewhere it has the name of the app."""
 
-import json
-
 import pytest
 from pydantic import TypeAdapter
 
@@ -170,8 +168,8 @@ def test_a_prefix_of_the_settings_and_a_dry_run_keep_it(harness):
     assert rehearsed.broker.messages("dry-run/house/meter/state")[0].json == {"m3": 1}
 
 
-def test_discovery_and_found_devices_go_along_with_it(harness):
-    app = App("gas", discovery="homeassistant")
+def test_found_devices_go_along_with_it(harness):
+    app = App("gas")
 
     @app.source(None, finds=Finds(), silence=None)
     async def gateway(context: Context):
@@ -182,10 +180,7 @@ def test_discovery_and_found_devices_go_along_with_it(harness):
     running = harness(app)
     running.run(20)
 
-    configuration = json.dumps(running.broker.retained["homeassistant/device/gas/gas/config"].json)
     assert running.broker.retained["gas/attic/state"].json == {"t": 1}
-    assert '"gas/availability"' in configuration
-    assert '"gas/health"' in configuration
 
 
 def test_the_access_list_has_its_topics():
@@ -198,9 +193,8 @@ def test_the_access_list_has_its_topics():
     assert "gas/get" in access.subscribe
 
 
-@pytest.mark.parametrize("discovery", [None, "homeassistant"])
-def test_all_that_it_publishes_and_subscribes_to_is_in_the_access_list(harness, discovery):
-    app = App("gas", discovery=discovery)
+def test_all_that_it_publishes_and_subscribes_to_is_in_the_access_list(harness):
+    app = App("gas")
     app.add_telemetry(None, Scripted({"m3": 1}, *[fail()] * 20), interval=5, circuit_breaker=CircuitBreaker(2))
     app.add_command("lamp", accept)
 

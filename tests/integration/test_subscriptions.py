@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import time
 from typing import Annotated, Literal
 
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from leadsman import App, Context, Discovery, Received, Router, Sensor
+from leadsman import App, Context, Received, Router, Sensor
 from leadsman.core.mqtt.topics import check_filter, filters_overlap, topic_matches
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 
@@ -348,37 +347,6 @@ def test_two_filters_that_overlap_are_refused_since_a_message_would_come_twice()
 
     with pytest.raises(InvalidValue, match="overlaps with 'a/\\+/battery'; write one handler"):
         app.add_subscription("a/#", lambda: None)
-
-
-@pytest.mark.parametrize(
-    ("topic_filter", "taken"),
-    [
-        ("homeassistant/#", "homeassistant/device/app/+/config"),
-        ("homeassistant/status", "homeassistant/status"),
-        ("homeassistant/+", "homeassistant/status"),
-    ],
-)
-def test_a_filter_that_would_take_messages_from_discovery_is_refused(topic_filter, taken):
-    app = App("app", discovery="homeassistant")
-    app.add_subscription(topic_filter, lambda: None)
-
-    with pytest.raises(InvalidValue, match=f"overlaps with '{re.escape(taken)}', to which discovery subscribes"):
-        app.load()
-
-
-@pytest.mark.parametrize(
-    ("topic_filter", "options"),
-    [
-        ("homeassistant/#", {}),
-        ("homeassistant/#", {"discovery": Discovery(prefix="ha")}),
-        ("homeassistant/sensor/+/state", {"discovery": "homeassistant"}),
-    ],
-)
-def test_a_filter_that_takes_nothing_from_discovery_is_accepted(topic_filter, options):
-    app = App("app", **options)
-    app.add_subscription(topic_filter, lambda: None)
-
-    app.load()
 
 
 def test_the_decorator_without_brackets_is_named():

@@ -365,7 +365,7 @@ async def accept(payload: dict) -> dict:
 
 def test_a_device_that_is_found_again_while_its_topics_are_removed_keeps_them(life):
     def gateway(patience):
-        app = App("house", discovery="homeassistant")
+        app = App("house")
 
         @app.telemetry("gateway", interval="10m", finds=Finds(dict[str, float]))
         async def gateway(context: Context) -> None:
@@ -377,7 +377,7 @@ def test_a_device_that_is_found_again_while_its_topics_are_removed_keeps_them(li
 
     life.run(gateway("1ms"))
     before = sorted(life.retained)
-    assert "homeassistant/device/house/s19/config" in before
+    assert "house/s19/state" in before
 
     life.run(gateway("400ms"))
 

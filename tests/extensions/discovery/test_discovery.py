@@ -6,14 +6,22 @@ import logging
 from typing import Annotated
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from leadsman import App, CircuitBreaker, Context, Delivery, Device, Discovery, Finds, Sensor
+from leadsman.core.introspection.retained import FIRST_AHEAD
+from leadsman.core.introspection.schema import schemas
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.testing import Harness, Outages, Scripted, fail
+from leadsman.testing import Harness, Outages, Scripted, fail, hang
 from leadsman.testing.loop import START
+from leadsman_rigs.examples import examples
 
 OWN = "homeassistant/device/house"
+READING = {"t": 21.5}
+TOLD = 1.001
+"""Seconds within which a change by time is told, and what floats round."""
 
 
 class Air(BaseModel):
@@ -506,3 +514,62 @@ def test_nothing_is_said_where_all_is_described_or_discovery_is_off(caplog):
             harness.run("1s")
 
     assert caplog.records == []
+
+
+seconds = st.floats(1.0, 50.0).map(lambda number: round(number, 2))
+
+
+@settings(max_examples=examples(15))
+@given(seconds, seconds, seconds)
+def test_health_is_stale_within_a_second_of_the_heartbeat_and_the_availability(stale_after, interval, other):
+    app = App("house", discovery="homeassistant")
+    app.add_telemetry("silent", Scripted(READING, hang(999)), interval=1, timeout=None, stale_after=stale_after)
+    app.add_telemetry("other", Scripted(READING, fail(), READING, fail()), interval=interval, stale_after=other)
+    with Harness(app) as running:
+        running.run(stale_after + 3)
+        due = running.broker.messages("house/silent/state")[-1].at + stale_after
+
+        def told(topic, is_stale):
+            return next(each.at for each in running.broker.messages(topic) if is_stale(each))
+
+        at = told("house/status", lambda each: each.json["devices"]["silent"]["status"] == "stale")
+        offline = told("house/silent/availability", lambda each: each.payload == b"offline")
+        stale = told("house/silent/health", lambda each: each.json["status"] == "stale")
+        assert all(0 <= moment - due <= TOLD for moment in (at, offline, stale))
+
+
+def test_a_birth_that_comes_again_describes_the_devices_once_more_at_the_most():
+    with Harness(house(), settings={"outbox.durability": "acked-or-durable"}) as running:
+        broker = running.broker
+        broker.keep_sessions = True
+        running.run("5s")
+        described = len(sent(running))
+        broker.unheard = True
+        broker.send("homeassistant/status", b"online")
+        running.run("30s")
+        broker.unheard = False
+        once = len(sent(running))
+        broker.cut()
+        running.run("5s")
+        again = len(sent(running))
+        broker.cut()
+        running.run("5s")
+        assert (described, once) == (1, 2)
+        assert len(sent(running)) - again == again - once  # as with any connection
+
+
+def test_every_topic_of_an_app_that_is_described_has_a_schema(harness):
+    app = house("air")
+    app.add_command("boiler", nothing)
+    running = harness(app)
+    running.run("10s")
+    running.broker.send("house/boiler/set", b"")
+    running.broker.send("house/introspect", b"")
+    running.run("1s")
+
+    found = schemas(app.topics, app.telemetries | app.sources, app.commands)["topics"]
+
+    topics = {message.topic for message in running.broker.log}
+    ahead = f"house/registry/{FIRST_AHEAD}"
+    assert {topic for topic in topics if not topic.startswith("homeassistant/")} <= {*found, ahead}
+    assert "house/air/health" in topics

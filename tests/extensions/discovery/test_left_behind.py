@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from leadsman import App, Discovery
+from leadsman import App, Context, Discovery, Finds
 from leadsman.core.introspection.retained import Listed
 from leadsman.testing import Harness, Scripted
 
@@ -134,3 +134,26 @@ def test_the_configuration_of_another_program_is_not_listed_and_not_removed():
     life.run(house("b"))
     life.run(house("b", discovery=None))
     assert life.retained[config("a")].payload == other
+
+
+def test_a_device_that_is_found_again_while_its_topics_are_removed_keeps_its_description(life):
+    def gateway(patience):
+        app = App("house", discovery="homeassistant")
+
+        @app.telemetry("gateway", interval="10m", finds=Finds(dict[str, float]))
+        async def gateway(context: Context) -> None:
+            for number in range(20):
+                await context.sleep(patience)
+                context.device(f"s{number}").publish({"t": 1.0})
+
+        return app
+
+    life.run(gateway("1ms"))
+    before = sorted(life.retained)
+    assert config("s19") in before
+
+    life.run(gateway("400ms"))
+
+    assert sorted(life.retained) == before
+    for number in range(20):
+        assert life.retained[f"house/s{number}/availability"].payload == b"online"
