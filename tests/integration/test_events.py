@@ -101,10 +101,6 @@ def test_every_event_arrives_in_its_order_and_what_is_none_does_not(presses):
 
         known = [each for each in presses if each in ("single", "double")]
         assert [each["event_type"] for each in running.states("button")] == known
-        ledger = look(running, "ledger")["ledger"]["button"]
-        assert ledger["events"] == len(known)
-        assert sum(ledger["counts"].values()) == len(known)
-        assert ledger["slots"] == 0
 
 
 def test_a_device_that_sends_nothing_for_days_is_well(harness):
@@ -116,7 +112,6 @@ def test_a_device_that_sends_nothing_for_days_is_well(harness):
     assert running.availability("button") == ["online"]
     assert running.status()["health"] == "ok"
     assert running.errors("button") == []
-    assert look(running, "ledger")["ledger"]["button"]["gaps"] == []
 
 
 def test_it_is_offline_while_its_adapter_is_away_and_online_again_without_an_event(harness):
@@ -152,8 +147,6 @@ def test_a_source_that_fails_makes_it_offline_until_it_listens_again(harness):
     running.run("15m")
 
     assert running.availability("button") == ["online", "offline", "online"]
-    ledger = look(running, "ledger")["ledger"]["button"]
-    assert [gap["until"] is not None for gap in ledger["gaps"]] == [True]
 
 
 def test_an_event_is_a_sign_of_life_before_the_source_counts_as_one_that_listens(harness):
@@ -220,9 +213,6 @@ def test_events_of_an_outage_arrive_if_they_are_young_enough(away, arrive, durab
     running.run(60)
 
     assert len(running.states("button")) == arrive
-    ledger = look(running, "ledger")["ledger"]["button"]
-    assert ledger["counts"] == ({"replayed": 3} if arrive else {"dropped": 3})
-    assert ledger["events"] == 3
 
 
 @pytest.mark.parametrize(("options", "arrive"), [({}, 0), ({"expiry": None}, 3), ({"expiry": "2h"}, 3)])
@@ -430,7 +420,7 @@ def test_no_setting_for_many_devices_makes_events_stale_or_fewer(harness):
     assert running.availability("button") == ["online"]
 
 
-def test_events_are_counted_over_a_restart(tmp_path):
+def test_an_event_is_not_sent_again_after_a_restart(tmp_path):
     rig = Rig()
     rig.app = App("house", adapters=(rig.gpio,), keep_state=True)
 
@@ -445,8 +435,6 @@ def test_events_are_counted_over_a_restart(tmp_path):
         first.run("2m")
     with Harness(rig.app, state_directory=tmp_path, wall=first.loop.wall_time() + 60) as second:
         second.run("10s")
-        counts = look(second, "ledger")["ledger"]["button"]
-        assert counts["events"] == 1
         assert second.availability("button") == ["online"]
         assert second.states("button") == []
 
@@ -475,7 +463,7 @@ def test_the_schema_of_an_event_says_what_may_happen_and_how_long_it_counts():
     }
 
 
-def test_a_flood_of_events_is_bounded_and_counted(harness):
+def test_a_flood_of_events_arrives(harness):
     rig = Rig()
     rig.gpio.presses = Buffer(10_000)
     running = harness(rig.app)
@@ -484,4 +472,3 @@ def test_a_flood_of_events_is_bounded_and_counted(harness):
     running.run(30)
 
     assert len(running.states("button")) == 5000
-    assert look(running, "ledger")["ledger"]["button"]["counts"] == {"published": 5000}

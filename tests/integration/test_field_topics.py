@@ -93,18 +93,6 @@ def test_what_is_not_retained_leaves_nothing(harness):
     assert [each.payload for each in running.broker.messages("house/d/a")] == [b"1", b""]
 
 
-@pytest.mark.parametrize("layout", ["fields", "both"])
-def test_the_ledger_counts_a_reading_once(harness, layout):
-    running = harness(house({"a": 1, "b": 2, "c": 3}, {}, {"a": 1}, layout=layout))
-
-    running.run("25s")
-    running.broker.send("house/introspect", b'{"sections":["ledger"]}')
-    running.run("1s")
-
-    counts = running.broker.messages("house/introspect/response")[0].json["data"]["ledger"]["d"]["counts"]
-    assert counts == {"published": 3}
-
-
 def test_values_of_an_outage_of_the_broker_arrive_in_order_per_topic(harness):
     running = harness(house(*[{"a": n, "b": -n} for n in range(12)]))
 

@@ -61,7 +61,7 @@ def written(tmp_path_factory):
 @given(data=st.data())
 def test_a_lying_row_of_the_state_costs_only_its_own_device(written, tmp_path_factory, data):
     state, wall, found = written
-    assert {key[0] for key in found} >= {"handler", "ledger"}
+    assert {key[0] for key in found} >= {"handler"}
     planted = data.draw(st.lists(st.sampled_from(sorted(found, key=str)), min_size=1, max_size=4, unique=True))
     copy = tmp_path_factory.mktemp("state") / "state"
     shutil.copytree(state, copy)
@@ -73,13 +73,13 @@ def test_a_lying_row_of_the_state_costs_only_its_own_device(written, tmp_path_fa
 
     with Harness(house(), state_directory=copy, wall=wall + 60) as harness:
         harness.run("35s")
-        for sections in (["devices"], ["trace"], ["ledger"], ["app"]):
+        for sections in (["devices"], ["trace"], ["app"]):
             harness.broker.send("house/introspect", {"sections": sections})
         harness.run("5s")
 
         assert len(harness.states("works")) == 41
         answers = [json.loads(each.payload) for each in harness.broker.messages("house/introspect/response")]
-        assert [each["status"] for each in answers] == ["ok"] * 4
+        assert [each["status"] for each in answers] == ["ok"] * 3
         assert json.loads(harness.broker.messages("house/status")[-1].payload)["devices"]["works"]["status"] == "ok"
         assert not [each for each in harness.broker.messages("house/error") if b"fault" in each.payload]
     shutil.rmtree(copy)

@@ -79,18 +79,6 @@ def test_of_the_readings_of_an_outage_the_newest_arrives_where_that_is_asked_for
     assert set(sent.values()) == {True}
 
 
-def test_the_ledger_counts_what_a_newer_reading_replaced_as_suppressed_and_knows_no_gap(after_an_outage):
-    running = after_an_outage(Delivery(keep="newest"))
-    request = {"sections": ["ledger"], "devices": ["d"]}
-    running.broker.send("app/introspect", request, response_topic="app/answers/me")
-    running.run(1)
-
-    ledger = running.broker.messages("app/answers/me")[0].json["data"]["ledger"]["d"]
-    assert 26 <= ledger["counts"]["suppressed"] <= 32
-    assert ledger["counts"].keys() == {"published", "replayed", "suppressed"}
-    assert ledger["gaps"] == []
-
-
 def test_the_history_has_what_did_not_expire_and_the_state_the_newest(after_an_outage):
     running = after_an_outage(Delivery(history="10s"))
 

@@ -45,25 +45,6 @@ def test_each_point_of_a_schedule_is_a_poll_or_counted_as_missed(overloaded):
         assert status.at - 1.2 < counted < status.at + 0.2  # reported each second; a round of polls takes 0.12 s
 
 
-def test_the_ledger_counts_each_point_of_a_schedule_at_once_and_has_one_gap(overloaded):
-    overloaded.run(15)
-    request = {"sections": ["ledger"], "devices": ["d7"]}
-    overloaded.broker.send("app/introspect", request, response_topic="app/answers/me")
-    overloaded.run(1)
-
-    (answer,) = overloaded.broker.messages("app/answers/me")
-    ledger, calls = answer.json["data"]["ledger"]["d7"], overloaded.calls["d7"]
-    counts, polled = ledger["counts"], sum(call <= answer.at for call in calls)
-    assert sum(counts.values()) in (ledger["slots"], ledger["slots"] - 1)
-    assert counts["missed"] > 500
-    assert sum(counts.values()) - counts["missed"] == pytest.approx(polled, abs=2)
-    assert ledger["slots"] * INTERVAL == pytest.approx(answer.at, abs=0.3)
-    causes, slots = ([gap[key] for gap in ledger["gaps"]] for key in ("cause", "slots"))
-    assert set(causes) == {"late"}
-    assert len(slots) <= 2, "one, and the one of the poll that is due just now"
-    assert sum(each["missed"] for each in slots) == counts["missed"]
-
-
 def test_the_broker_receives_what_is_read_while_it_is_read(overloaded):
     overloaded.run(10)
 

@@ -29,7 +29,7 @@ def asked(times, delay, reason="HTTP 429"):
 
 
 def look(running):
-    running.broker.send("app/introspect", {"sections": ["app", "devices", "adapters", "ledger", "mqtt"]})
+    running.broker.send("app/introspect", {"sections": ["app", "devices", "adapters", "mqtt"]})
     running.run(0.2)
     return running.broker.messages("app/introspect/response")[-1].json["data"]
 
@@ -92,18 +92,6 @@ def test_a_request_after_it_is_throttled_like_one_after_another_request(harness)
     running.run("27m")
 
     assert [round(call / 60) for call in sensor.calls] == [0, 26]
-
-
-def test_the_poll_at_the_end_has_no_slot_and_its_reading_ends_the_gap(harness):
-    running = harness(app_with(Scripted(asked(1, "26m"), READING)))
-    running.run("55m")
-
-    ledger = look(running)["ledger"]["d"]
-
-    (gap,) = ledger["gaps"]
-    assert (gap["since"], gap["until"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:26:00.000Z")
-    assert gap["slots"] == {"deferred": 2}
-    assert [(hour["slots"], hour["counts"]) for hour in ledger["hours"]] == [(3, {"deferred": 2, "published": 1})]
 
 
 def test_a_person_who_ends_the_pause_before_costs_no_second_poll(harness):

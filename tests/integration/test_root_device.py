@@ -189,7 +189,7 @@ def test_the_access_list_has_its_topics():
 
     access = access_of(app)
 
-    assert {"gas/state", "gas/availability", "gas/ledger", "gas/get/response", "gas/error"} <= set(access.publish)
+    assert {"gas/state", "gas/availability", "gas/get/response", "gas/error"} <= set(access.publish)
     assert "gas/get" in access.subscribe
 
 

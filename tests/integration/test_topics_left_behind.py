@@ -48,7 +48,7 @@ def life(request):
     return Life(request.param)
 
 
-OF_A_DEVICE = ["availability", "ledger", "state"]
+OF_A_DEVICE = ["availability", "state"]
 
 
 def test_every_retained_topic_of_an_app_is_in_its_registry(life):
@@ -73,7 +73,7 @@ def test_every_retained_topic_of_an_app_is_in_its_registry(life):
 
 
 def test_the_topics_of_a_removed_device_go_away_at_the_next_start(life, caplog):
-    life.run(house("a", "b", "c"), "70m")  # a ledger is published each hour
+    life.run(house("a", "b", "c"))
     assert life.below("b") == [f"house/b/{word}" for word in OF_A_DEVICE]
     caplog.set_level("INFO")
 
@@ -107,11 +107,11 @@ def test_a_disabled_device_says_so_and_keeps_its_place(life):
 
 
 def test_a_state_that_is_no_longer_retained_goes_away_as_well(life):
-    life.run(house("a"), "70m")
+    life.run(house("a"))
 
     life.run(house("a", delivery=Delivery(retain=False)))
 
-    assert life.below("a") == ["house/a/availability", "house/a/ledger"]
+    assert life.below("a") == ["house/a/availability"]
 
 
 def with_topics(*names):

@@ -9,7 +9,6 @@ from leadsman.core.mqtt.message import STANDARD
 from leadsman.core.mqtt.outbox import Outbox
 from leadsman.core.readings.reading import Reading
 from leadsman.core.runtime.publisher import LoggedPublisher, PublishQueue, StatePublisher, publisher_of
-from leadsman.extensions.ledger.ledger import Ledger
 
 
 def reading(fields, at=0.0, left_out=()):
@@ -18,6 +17,37 @@ def reading(fields, at=0.0, left_out=()):
 
 def publisher(bench, rule=None, delivery=STANDARD):
     return StatePublisher("d", rule, delivery, bench.context)
+
+
+class Counted:
+    """The receipt of all readings of a device: counts what became of them, and tells what its rule compares with."""
+
+    def __init__(self, comparison=None):
+        self.comparison = comparison
+        self.sent = self.suppressed = self.published = self.replayed = self.lost = 0
+
+    def dropped(self, at, messages=1):
+        self.lost += messages
+        if self.comparison is not None:
+            self.comparison.dropped(at, messages)
+
+    def replaced(self):
+        self.sent, self.suppressed = self.sent - 1, self.suppressed + 1
+        if self.comparison is not None:
+            self.comparison.replaced()
+
+    @property
+    def by(self):
+        waits = self.sent - self.published - self.replayed - self.lost
+        words = {"published": self.published, "replayed": self.replayed, "suppressed": self.suppressed}
+        return {word: count for word, count in (words | {"dropped": self.lost, "buffered": waits}).items() if count}
+
+
+def counted(to):
+    """Have the readings of a publisher counted."""
+    receipt = Counted(to.comparison)
+    to.receipts = lambda due: receipt
+    return receipt
 
 
 class Broken(OnChange):
@@ -65,11 +95,7 @@ def test_a_publish_rule_compares_with_what_was_published_last(bench):
 class TestAccepted:
     """A publish rule and an outbox that drops readings."""
 
-    @pytest.fixture
-    def ledger(self):
-        return Ledger(0.0)
-
-    def published(self, bench, ledger, outbox, *values):
+    def published(self, bench, outbox, *values):
         """Publish a reading for each value; the values that went to the outbox."""
 
         def send(message):
@@ -77,24 +103,24 @@ class TestAccepted:
             outbox.put(message)
 
         to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=send))
-        to.receipts, ledger.comparison = ledger.receipt, to.comparison
+        counted(to)
         for at, value in enumerate(values):
             to.publish(reading({"t": value}, at=float(at)), float(at))
         return [sent["t"] for sent in bench.sent("app/d/state")]
 
-    def test_a_reading_that_waits_is_compared_with(self, bench, ledger):
-        assert self.published(bench, ledger, Outbox(), 20, 25, 25) == [20, 25]
+    def test_a_reading_that_waits_is_compared_with(self, bench):
+        assert self.published(bench, Outbox(), 20, 25, 25) == [20, 25]
 
-    def test_a_reading_that_the_outbox_did_not_take_is_not_compared_with(self, bench, ledger):
+    def test_a_reading_that_the_outbox_did_not_take_is_not_compared_with(self, bench):
         long = "x" * 2000
 
-        assert self.published(bench, ledger, Outbox(most_bytes=8000), 20, long, long, 20) == [20, long, long]
+        assert self.published(bench, Outbox(most_bytes=8000), 20, long, long, 20) == [20, long, long]
 
     @pytest.mark.parametrize("slot", [True, False], ids=["of the schedule", "on request"])
-    def test_a_reading_that_the_broker_refused_for_good_is_not_compared_with(self, bench, ledger, slot):
+    def test_a_reading_that_the_broker_refused_for_good_is_not_compared_with(self, bench, slot):
         outbox = Outbox()
         to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=outbox.put))
-        to.receipts, ledger.comparison = ledger.receipt, to.comparison
+        counted(to)
         arrived = []
         for at, (value, accepted) in enumerate([(20, True), (25, False), (20, True), (25, True), (25, True)]):
             to.publish(reading({"t": value}, at=float(at)), float(at) if slot else None)
@@ -124,21 +150,21 @@ class TestHistory:
         assert (history.payload, history.taken_at) == (state.payload, state.taken_at)
 
     def test_a_reading_is_counted_once_when_its_history_arrived(self, bench):
-        ledger, outbox = Ledger(0.0), Outbox()
+        outbox = Outbox()
         to = StatePublisher("d", None, Delivery(history="1h"), bench.context._replace(send=outbox.put))
-        to.receipts = ledger.receipt
+        receipt = counted(to)
         for at in range(3):
             to.publish(reading({"t": at}, at=float(at)), float(at))
         while (item := outbox.pop(0.0)[0]) is not None:
             outbox.accept(item)
 
-        assert ledger.period.counts().by == {"published": 3}
+        assert receipt.by == {"published": 3}
 
     def test_a_state_that_never_arrives_is_not_compared_with_though_its_history_arrived(self, bench):
-        ledger, outbox = Ledger(0.0), Outbox()
+        outbox = Outbox()
         bench = bench.context._replace(send=outbox.put)
         to = StatePublisher("d", OnChange(), Delivery(expiry="1m", history="1h"), bench)
-        to.receipts, ledger.comparison = ledger.receipt, to.comparison
+        receipt = counted(to)
         states = []
         for at in (0.0, 1000.0, 1000.0, 1000.0):  # the first reading waited
             to.publish(reading({"t": 1}, at=0.0 if at == 0.0 else 990.0), at)
@@ -146,19 +172,18 @@ class TestHistory:
                 states += [message.topic for _, message in outbox.accept(item)]
 
         assert states == ["app/d/history", "app/d/history", "app/d/state"]
-        assert ledger.period.counts().by == {"published": 2, "suppressed": 2}
+        assert receipt.by == {"published": 2, "suppressed": 2}
 
 
 def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench):
-    ledger, outbox = Ledger(0.0), Outbox()
+    outbox = Outbox()
     to = StatePublisher("d", None, Delivery(keep="newest"), bench.context._replace(send=outbox.put))
-    to.receipts = ledger.receipt
+    receipt = counted(to)
     for at in range(3):
         to.publish(reading({"t": at}, at=float(at)), float(at))
     outbox.accept(outbox.pop(0.0)[0])
 
-    assert ledger.period.counts().by == {"published": 1, "suppressed": 2}
-    assert ledger.gaps() == []
+    assert receipt.by == {"published": 1, "suppressed": 2}
 
 
 def test_a_reading_that_is_always_published_is_the_one_to_compare_with(bench):
@@ -220,12 +245,11 @@ def test_a_reading_that_is_lost_by_a_fault_is_counted_once(bench, fields):
     def send(message):
         raise ZeroDivisionError
 
-    ledger = Ledger(0.0)
     to = StatePublisher("d", None, STANDARD, bench.context._replace(send=send))
-    to.receipts = ledger.receipt
+    receipt = counted(to)
     to.try_publish(reading(fields), 0.0)
 
-    assert ledger.period.counts().by == {"dropped": 1}
+    assert receipt.by == {"dropped": 1}
 
 
 def test_readings_in_a_queue_are_published_after_what_the_loop_has_still_to_call(bench):

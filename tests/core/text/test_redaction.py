@@ -48,7 +48,7 @@ def test_patterns_of_an_app_hide_secrets_in_errors_logs_and_introspection_but_no
     running = harness(app)
     with caplog.at_level(logging.DEBUG):
         running.run(15)
-    running.broker.send("app/introspect", {"sections": ["devices", "trace", "ledger"]}, response_topic="app/answers")
+    running.broker.send("app/introspect", {"sections": ["devices", "trace"]}, response_topic="app/answers")
     running.run(1)
 
     assert running.states("d") == [{"serial": "SN-12345678"}]

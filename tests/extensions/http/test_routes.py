@@ -398,3 +398,13 @@ def test_a_fault_of_ours_is_answered_and_reported(run, monkeypatch, caplog):
 
 def test_what_a_body_may_be_is_what_the_type_says():
     assert strictly(By, decode(b'{"by": "ann"}')[0]) == {"by": "ann"}
+
+
+def test_who_asks_over_mqtt_for_recent_values_without_the_endpoint_learns_what_to_set(harness):
+    running = harness(App("house"))
+    running.run(5)
+    running.broker.send("house/introspect", b'{"sections": ["recent"]}')
+    running.run(1)
+
+    answer = running.broker.messages("house/introspect/response")[-1].json
+    assert answer["error"] == "'recent' values are kept only while the HTTP endpoint is on; set http.bind"

@@ -317,3 +317,36 @@ def test_periods_of_an_earlier_run_come_first():
     ledger.remember(Counts(-3600.0, 2, {"missed": 2}))
 
     assert [each.start for each in ledger.periods()] == [-7200.0, -3600.0, 0.0]
+
+
+def test_a_reading_whose_place_a_newer_one_takes_is_suppressed_and_no_gap():
+    ledger = Ledger(0.0)
+    for at in range(3):
+        ledger.receipt(float(at)).sent += 1
+    ledger.receipt(0.0).replaced()
+    ledger.receipt(1.0).replaced()
+    ledger.receipt(2.0).published += 1
+
+    assert ledger.period.counts().by == {"published": 1, "suppressed": 2}
+    assert ledger.gaps() == []
+
+
+def test_what_a_publish_rule_compares_with_learns_which_readings_never_arrive():
+    class Comparison:
+        def __init__(self):
+            self.learned = []
+
+        def dropped(self, at, messages=1):
+            self.learned.append((at, messages))
+
+        def replaced(self):
+            self.learned.append("replaced")
+
+    ledger = Ledger(0.0)
+    ledger.comparison = Comparison()
+    receipt = ledger.receipt(3.0)
+    receipt.sent += 2
+    receipt.dropped(3.0)
+    receipt.replaced()
+
+    assert ledger.comparison.learned == [(3.0, 1), "replaced"]
