@@ -163,7 +163,7 @@ def test_an_extension_that_does_not_end_to_join_costs_only_itself(caplog):
         (((JoinPhase.DEVICES, lambda core: core.of(HEARTBEAT)),), "offers the heartbeat, and has not joined the app"),
         (
             ((JoinPhase.DOORS, offer_again),),
-            r"heartbeat and tests\.integration\.test_own_part both offer the heartbeat",
+            r"heartbeat and the extension 'late' both offer the heartbeat",
         ),
     ],
 )

@@ -138,11 +138,12 @@ def everything(plan: Plan) -> list[Joining]:
     found = core_parts(plan)
     for extension in (*shipped(plan), *plan.extensions):
         name = extension.name if extension in plan.extensions else ""
-        found += [Joining(*each, name) for each in _joins_of(extension, plan)]
+        by = f"the extension {name!r}" if name else type(extension).__module__
+        found += [Joining(phase, by, join, name) for phase, join in _joins_of(extension, plan)]
     return sorted(found, key=attrgetter("phase"))
 
 
-def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, str, Callable[[Core], object]]]:
+def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, Callable[[Core], object]]]:
     """What an extension lets join. Raises `ConfigurationError`: only its author can put it right."""
     try:
         given: object = extension.joins(plan)
@@ -162,7 +163,7 @@ def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, str
     for each in pairs:
         match each:
             case (JoinPhase() as phase, join) if callable(join):
-                yield phase, type(extension).__module__, join
+                yield phase, join
             case _:
                 raise InvalidType(
                     f"{extension.name}: joins gives {each!r}; write pairs such as (JoinPhase.OBSERVERS, self.join)"
