@@ -1,6 +1,8 @@
 """What can be left out of the package can be: nothing that is left names it, and what is left works."""
 
+import ast
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DAY = ("tests/core/system/test_alone.py", "tests/integration/test_own_part.py", "tests/integration/test_lifespan.py")
 """The tests of the core that run by day without all that can be left out. By night all do, without each."""
+ARGUMENTS = {"discovery", "http", "standby", "cluster", "sessions"}
+"""Arguments and settings sections of what can be left out."""
+SECTION = re.compile(r'"sections": ?\[[^]]*"(ledger|recent)"')
+"""A request for a section of what can be left out."""
 
 
 def script():
@@ -45,6 +51,68 @@ def test_without_all_of_them_an_app_polls_retries_keeps_readings_on_disk_and_ans
 
     assert WITHOUT.import_faults(python, tmp_path) == []
     assert WITHOUT.run_tests(python, tmp_path, "-q", *DAY) == 0
+
+
+def needs(text):
+    """What a test needs of what can be left out, as its text shows it: imports, arguments, settings, sections."""
+    tree = ast.parse(text)
+    packages = [WITHOUT.package(path) for paths in WITHOUT.REMOVABLE.values() for path in paths]
+    for each in WITHOUT._mentions_of("", tree):
+        if each.how != "text" and WITHOUT.names_one(each.name, packages):
+            yield each.line, each.name
+    for line, each in enumerate(text.splitlines(), 1):
+        yield from ((line, name) for name in SECTION.findall(each))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            given = [(each.arg, each.value) for each in node.keywords]
+        elif isinstance(node, ast.Dict):
+            given = [(each.value, each) for each in node.keys if isinstance(each, ast.Constant)]
+        else:
+            continue
+        for name, value in given:
+            wanted = not (isinstance(value, ast.Constant) and value.value in (None, "off"))
+            if str(name).partition(".")[0] in ARGUMENTS and wanted and ("." in str(name) or isinstance(node, ast.Call)):
+                yield node.lineno, name
+
+
+def test_no_test_of_the_core_needs_what_can_be_left_out():
+    """One that does lies below the extension or the tool; by night it would fail."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for folder in ("core", "integration")
+        for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
+        for line, name in needs(path.read_text())
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("from leadsman.extensions.ledger.ledger import Ledger", "leadsman.extensions.ledger.ledger.Ledger"),
+        ("def test():\n    from leadsman.tools import doctor", "leadsman.tools.doctor"),
+        ('App("house", discovery="homeassistant")', "discovery"),
+        ('Harness(app, settings={"discovery.convention": "homeassistant"})', "discovery.convention"),
+        ("Harness(app, sessions=[one])", "sessions"),
+        ('ask({"sections": ["app", "ledger"]})', "ledger"),
+        ('ask(b\'{"sections":["recent"]}\')', "recent"),
+    ],
+)
+def test_what_a_test_needs_is_seen_in_its_text(text, name):
+    assert [each for _, each in needs(text)] == [name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from leadsman.extensions.trace.trace import ROWS",  # no folder that is left out
+        'App("house", discovery=None)',
+        'look({"discovery": 1})',
+    ],
+)
+def test_what_a_test_does_not_need(text):
+    assert [*needs(text)] == []
 
 
 def test_by_night_the_tests_of_the_core_run_without_each_of_them():

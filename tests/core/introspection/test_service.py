@@ -61,7 +61,7 @@ class House:
         self.runners = SimpleNamespace(readers={})
         self.added = AddedDocuments(bus.emit)
         kept = AddedSection(lambda request: ((name, self.kept[name]) for name in request.names if name in self.kept))
-        self.added.add_section("ledger", kept)
+        self.added.add_section("tides", kept)
         self.added.add_section("trace", AddedSection(self.rows, is_list=True, large=True))
         parts = Introspected(
             records=SimpleNamespace(entities={}),
@@ -125,7 +125,7 @@ def test_devices_are_described_in_slices(described):
     assert DEVICES - sum(slices) <= DEVICES_PER_TURN
 
 
-@pytest.mark.parametrize("section", ["devices", "ledger"])
+@pytest.mark.parametrize("section", ["devices", "tides"])
 def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section):
     house, document = House(devices=3 * DEVICES_PER_TURN), DocumentWriter(10**9)
     names = [f"d{number}" for number in range(3 * DEVICES_PER_TURN)]
@@ -144,11 +144,11 @@ def test_a_device_that_leaves_while_a_document_is_made_is_left_out_of_it(section
 def test_a_section_of_a_part_that_fails_ends_and_costs_no_other_one():
     house, document = House(devices=1), DocumentWriter()
     house.kept["d0"] = 1
-    for _ in house.service.describe(house.service.understood({"sections": ["trace", "ledger", "jobs"]}), document):
+    for _ in house.service.describe(house.service.understood({"sections": ["trace", "tides", "jobs"]}), document):
         pass
 
     (page,) = document.end()
-    assert json.loads(page) == {"jobs": {}, "ledger": {"d0": 1}, "trace": [{"row": 1}]}
+    assert json.loads(page) == {"jobs": {}, "tides": {"d0": 1}, "trace": [{"row": 1}]}
     assert [(event.where, str(event.error)) for event in house.events] == [("the section trace", "division by zero")]
 
 
