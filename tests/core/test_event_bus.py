@@ -2,7 +2,7 @@
 
 import logging
 
-from leadsman.core.event_bus import EventBus, Observers, Phase
+from leadsman.core.event_bus import EventBus, Phase
 from leadsman.core.events import (
     AppFault,
     DeviceHeld,
@@ -148,20 +148,3 @@ def test_polls_without_a_reading_reach_only_the_observers_that_name_them():
 
     assert heard == []
     assert named == [PollWithoutReading("d", "held", 7.0, 1, 10.0, 1_000.0)]
-
-
-def test_observers_are_called_in_their_order_and_one_that_raises_costs_no_other():
-    faults, seen = [], []
-    observers = Observers("a list", faults.append)
-    assert not observers
-    observers.add(lambda name, size: seen.append(("first", name, size)))
-    observers.add(lambda name, size: 1 / 0)
-    observers.add(lambda name, size: seen.append(("last", name, size)))
-
-    observers("meter", size=3)
-
-    assert observers
-    assert seen == [("first", "meter", 3), ("last", "meter", 3)]
-    (fault,) = faults
-    assert fault.where.startswith(f"a list, {__name__}.test_observers_are_called")
-    assert isinstance(fault.error, ZeroDivisionError)

@@ -4,20 +4,16 @@ An observer may cause another event: a heartbeat that is published can push a me
 waits until every observer has received the first one. So no observer gets an effect before its cause.
 """
 
-import inspect
 import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Generic, NamedTuple, ParamSpec, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
-from leadsman.core.events import AppFault, Event, PollWithoutReading, ReadingTaken
+from leadsman.core.events import Event, PollWithoutReading, ReadingTaken
 from leadsman.core.loop.clock import Clock
-from leadsman.errors import InvalidType
 
 E = TypeVar("E", bound=Event)
-F = TypeVar("F")
-P = ParamSpec("P")
 Observer = Callable[[Event], None]
 """Takes an event. It must be quick and must not raise. If it raises, that is logged, and the others still get it."""
 
@@ -35,59 +31,6 @@ class Phase(IntEnum):
     """The state that survives a restart, the trace included."""
     ACT = 4
     """Observers that change something because of the event, such as the recovery of an adapter."""
-
-
-def observer_name(observer: object) -> str:
-    """What the log calls a function that an extension has added: ``leadsman_alarm.Alarm.report``."""
-    inner = getattr(observer, "func", observer)  # of a partial
-    kind = inner if hasattr(inner, "__qualname__") else type(inner)
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def check_observer(what: str, observer: F) -> F:
-    """See that it can be called at once. Raises `InvalidType`."""
-    if not callable(observer):
-        raise InvalidType(f"{what}: {observer!r} is no function; give one")
-    if inspect.iscoroutinefunction(observer):
-        raise InvalidType(f"{what}: {observer_name(observer)} is async, and nobody awaits it; write a plain def")
-    return observer
-
-
-class Observers(Generic[P]):
-    """Functions that are called together, in the order in which they were added: what several parts of an app may want
-    to know. What one of them raises is reported as a fault of the app, and costs no other one and no caller.
-
-    Args:
-        what: what the log calls them.
-        emit: takes the faults.
-    """
-
-    __slots__ = ("_added", "_emit", "_what")
-
-    def __init__(self, what: str, emit: Callable[[AppFault], None]) -> None:
-        self._added: tuple[Callable[P, object], ...] = ()
-        self._what = what
-        self._emit = emit
-
-    def __bool__(self) -> bool:
-        return bool(self._added)
-
-    def add(self, observer: Callable[P, object]) -> None:
-        """Call `observer` from now on, after those that were added before.
-
-        Raises:
-            InvalidType: it is no function, or it is async.
-        """
-        self._added += (check_observer(self._what, observer),)
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        for observer in self._added:
-            try:
-                observer(*args, **kwargs)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # sys.exit() of one part must not end the others
-                self._emit(AppFault(f"{self._what}, {observer_name(observer)}", error))
 
 
 class _Subscription(NamedTuple):

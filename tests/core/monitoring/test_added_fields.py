@@ -14,6 +14,13 @@ TAKEN = {"state": "online", "mqtt": {}}
 """What the document has."""
 
 
+class Adds:
+    """Can be called, with nothing."""
+
+    def __call__(self):
+        """Adds nothing."""
+
+
 def loop_of_lists():
     found = []
     found.append(found)
@@ -98,7 +105,13 @@ def test_what_cannot_be_called_at_once_is_refused(given, said):
 
 @pytest.mark.parametrize(
     ("function", "name"),
-    [(fails, f"{__name__}.fails"), (functools.partial(adds, {}), f"{__name__}.adds"), (sys.exit, "sys.exit")],
+    [
+        (fails, f"{__name__}.fails"),
+        (functools.partial(adds, {}), f"{__name__}.adds"),
+        (Adds(), f"{__name__}.Adds"),
+        (sys.exit, "sys.exit"),
+        ((1).__add__, "builtins.int.__add__"),
+    ],
 )
 def test_a_fault_names_the_function(function, name):
     faults = []

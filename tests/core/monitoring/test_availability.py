@@ -36,7 +36,7 @@ def house(devices, jobs=()):
     records = HealthRecords()
     for name in (*devices, *jobs):
         records.register(name, 100.0, 0.0)
-    statuses, link, kept = Statuses(records, 0.0, frozenset(jobs)), Link(), Kept()
+    statuses, link, kept = Statuses(records, 0.0, None, frozenset(jobs)), Link(), Kept()
     clock = Clock(lambda: 0.0, lambda: 0.0)
     environment = SimpleNamespace(clock=clock, events=EventBus(clock))
     return SimpleNamespace(

@@ -64,7 +64,7 @@ class Watched:
             Topics("house"),
             {"version": "1.0"},
             30.0,
-            Statuses(self.records, 0.0, frozenset(jobs)),
+            Statuses(self.records, 0.0, None, frozenset(jobs)),
             self.link,
             SimpleNamespace(clock=clock, events=EventBus(clock)),
             AtOnce(),

@@ -1,8 +1,10 @@
 """The statuses of all entities, kept up to date by events and by time: they must be what a look at each record says."""
 
+import asyncio
 import itertools
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,11 +25,16 @@ NAMES = ("attic", "cellar", "hall")
 ERROR = OSError("away")
 
 
+def fail(fault):
+    """Takes a fault of those who follow the statuses."""
+    raise fault.error
+
+
 def watched(*names, stale_after=100.0):
     records = HealthRecords()
     for name in names:
         records.register(name, stale_after, 0.0)
-    return records, Statuses(records, 0.0)
+    return records, Statuses(records, 0.0, fail)
 
 
 def taken(name, at):
@@ -88,7 +95,7 @@ def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, m
 def test_after_a_refresh_they_are_those_of_that_moment_and_each_change_is_told(history):
     records, statuses = watched(*NAMES, stale_after=2.0)
     told, now = [], 0.0
-    statuses.on_change.append(told.append)
+    statuses.on_change.add(told.append)
     for pause, event in history:
         now += pause / 10
         if event is not None:
@@ -190,7 +197,7 @@ def test_devices_that_are_read_in_time_are_looked_at_about_once_per_staleness():
 def test_side_jobs_and_devices_of_commands_are_well_and_change_with_no_time():
     records = HealthRecords()
     records.register_idle("lamp", 0.0)
-    statuses = Statuses(records, 0.0, frozenset({"cleanup"}))
+    statuses = Statuses(records, 0.0, fail, frozenset({"cleanup"}))
 
     assert statuses.next_at == math.inf
     assert statuses.advance(1e9, 10) == []
@@ -200,7 +207,7 @@ def test_side_jobs_and_devices_of_commands_are_well_and_change_with_no_time():
 
 def test_an_event_about_a_device_that_is_about_to_be_added_changes_nothing():
     records = HealthRecords()
-    statuses = Statuses(records, 0.0)
+    statuses = Statuses(records, 0.0, fail)
     records.register("boiler", 10.0, 0.0)
 
     assert statuses.status_change("boiler", 1.0) is None
@@ -223,8 +230,8 @@ def test_found_devices_are_offline_with_their_gateway_at_once_and_each_change_is
     records.register("attic", 1000.0, now, offline_on=(OSError,), pushed=True)
     for name in ("cellar", "hall"):
         records.register(name, 20.0, now, offline_on=(OSError,), pushed=True, found_by="attic")
-    statuses = Statuses(records, now)
-    statuses.on_change.append(lambda change: noticed(change))
+    statuses = Statuses(records, now, fail)
+    statuses.on_change.add(lambda change: noticed(change))
     told = []
 
     def noticed(change):
@@ -260,3 +267,24 @@ def test_found_devices_are_offline_with_their_gateway_at_once_and_each_change_is
             if health.source is gateway and gateway.trouble.offline:
                 assert name in statuses.offline
         assert set(gateway.found) == set(records.entities) - {"attic"}
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), SystemExit(3), asyncio.CancelledError()], ids=repr)
+def test_who_follows_the_statuses_and_raises_costs_neither_a_status_nor_the_next_one(error):
+    faults, told = [], []
+    records = HealthRecords()
+    records.register("attic", 2.0, 0.0)
+    statuses = Statuses(records, 0.0, faults.append)
+
+    def follow(change):
+        raise error
+
+    statuses.on_change.add(follow)
+    statuses.on_change.add(told.append)
+    statuses.refresh(10.0)
+
+    assert statuses.words == {"attic": "stale"}
+    assert told == [StatusChange("attic", False)]
+    (fault,) = faults
+    assert fault.error is error
+    assert "test_statuses.test_who_follows" in fault.where

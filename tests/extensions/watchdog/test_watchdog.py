@@ -31,7 +31,7 @@ class Watched:
             self.records.register(name, math.inf, 0.0)
         for name in commands:
             self.records.register_idle(name, 0.0)
-        self.statuses = Statuses(self.records, 0.0, frozenset(jobs))
+        self.statuses = Statuses(self.records, 0.0, None, frozenset(jobs))
         self.watchdog = Watchdog({}, self.statuses, SimpleNamespace(up=True), None)
         for name in (*devices, *jobs, *never_stale):
             self.see(ReadingTaken(name, 0.0, 0.0, 0.1))

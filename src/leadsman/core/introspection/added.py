@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leadsman.core.events import AppFault
 from leadsman.core.monitoring.added_fields import AddedFields
@@ -11,8 +11,6 @@ from leadsman.errors import two_parts
 if TYPE_CHECKING:
     from leadsman.core.introspection.requests import Query
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Member = tuple[str | None, object]
 """A member of a section: its key and its value; the key is None in a list."""
 
@@ -79,16 +77,6 @@ class AddedDocuments:
         """Called by each who measures: gives further families."""
         self.topics: set[str] = set()
         """The last levels of further retained topics that each device has."""
-
-    def tried(self, what: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """What `read` returns; None if it raises, which is reported as a fault of the app, in `what`."""
-        try:
-            return read(*args, **kwargs)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self.emit(AppFault(what, error))
-            return None
 
     def add_section(self, name: str, section: AddedSection) -> None:
         """Answer requests for one more section.

@@ -12,6 +12,7 @@ from leadsman.core.loop.clock import Clock
 from leadsman.core.monitoring.health import WELL, Health, status
 from leadsman.core.mqtt.outbox import OnDisk, Outbox
 from leadsman.core.mqtt.topics import Identity
+from leadsman.core.observers import guarded
 from leadsman.core.resilience.breaker import CircuitWord
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
@@ -44,7 +45,8 @@ class Measures:
         self.link = parts.link
         self.clock = clock
         self._started = started
-        added = [each for make in parts.added.measures if (each := parts.added.tried(_WHAT, make)) is not None]
+        self._emit = emit = parts.added.emit
+        added = [each for make in parts.added.measures if (each := guarded(emit, _WHAT, make)) is not None]
         self._of_the_app = {family: read for each in added for family, read in each.app.items()}
         self._of_devices = {family: read for each in added for family, read in each.device.items()}
 
@@ -65,7 +67,7 @@ class Measures:
 
         def read(name: str) -> Measured:
             if added is not None:
-                return self.parts.added.tried(_WHAT, added, name)
+                return guarded(self._emit, _WHAT, added, name)
             return OF_DEVICES[family](MeasuredDevice(self.parts, name, entities[name], now))
 
         return [sample for name in names if name in entities for sample in _samples(read(name), (name,))]
@@ -74,8 +76,7 @@ class Measures:
         """The samples of the families of `OF_THE_APP`, and of those that were added."""
         build = self.about.name, self.about.version, self.about.leadsman
         found = {family: _samples(read(self)) for family, read in OF_THE_APP.items()}
-        added = self.parts.added
-        found |= {family: _samples(added.tried(_WHAT, read)) for family, read in self._of_the_app.items()}
+        found |= {family: _samples(guarded(self._emit, _WHAT, read)) for family, read in self._of_the_app.items()}
         return found | {BUILD: [Sample(build, 1.0)]}
 
     @property

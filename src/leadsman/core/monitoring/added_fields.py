@@ -1,11 +1,13 @@
 """Fields that parts of an app add to its documents. Nothing that one of them adds can cost the document, or what
 another one adds."""
 
+import functools
 from collections.abc import Callable, MutableMapping
+from typing import Concatenate
 
-from leadsman.core.event_bus import check_observer, observer_name
 from leadsman.core.events import AppFault
 from leadsman.core.mqtt.topics import encode
+from leadsman.core.observers import Observers, check_observer
 from leadsman.core.text import clean
 from leadsman.errors import InvalidValue
 
@@ -22,12 +24,12 @@ class AddedFields:
             or that are too long.
     """
 
-    __slots__ = ("_emit", "_functions", "_what")
+    __slots__ = ("_what", "to")
 
     def __init__(self, what: str, emit: Callable[[AppFault], None]) -> None:
-        self._functions: tuple[Callable[..., object], ...] = ()
         self._what = what
-        self._emit = emit
+        self.to: Observers[Concatenate[MutableMapping[str, object], ...]] = Observers(what, emit)
+        """Called with a document, to add to it, and with what it is about."""
 
     def add(self, function: Callable[..., object]) -> None:
         """Call `function` for each document from now on, with a dict for the fields that it adds; before it, with the
@@ -36,21 +38,16 @@ class AddedFields:
         Raises:
             InvalidType: it is no function, or it is async.
         """
-        self._functions += (check_observer(self._what, function),)
+        check_observer(self._what, function)
 
-    def to(self, document: MutableMapping[str, object], *about: str) -> None:
-        """Add to a document."""
-        for function in self._functions:
+        @functools.wraps(function)
+        def add(document: MutableMapping[str, object], *about: str) -> None:
             found: dict[str, object] = {}
-            try:
-                function(*about, found)
-                _check(found, document)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                self._emit(AppFault(f"{self._what}, {observer_name(function)}", error))
-            else:
-                document.update(found)
+            function(*about, found)
+            _check(found, document)
+            document.update(found)
+
+        self.to.add(add)
 
 
 def _check(found: dict[str, object], document: MutableMapping[str, object]) -> None:

@@ -107,7 +107,7 @@ class Heartbeat:
         self._started = clock.monotonic()
         self._slices = slices
         self._changed = asyncio.Event()
-        statuses.on_change.append(self._notice_change)
+        statuses.on_change.add(self._notice_change)
         self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
         """Files of the app's state that cannot be written at the moment, and why."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.core.events import AppFault
 from leadsman.core.monitoring.health import (
     NO_TROUBLE,
     OK,
@@ -29,6 +30,7 @@ from leadsman.core.monitoring.health import (
     next_change,
     status,
 )
+from leadsman.core.observers import Observers
 
 if TYPE_CHECKING:
     from leadsman.core.monitoring.document import StatusWord
@@ -50,10 +52,17 @@ class Statuses:
     Args:
         records: the health records of the entities. One that is added later is passed to `add`.
         now: monotonic seconds.
+        emit: takes the faults of those who follow the statuses.
         jobs: the entities that are side jobs, which have no topics.
     """
 
-    def __init__(self, records: HealthRecords, now: float, jobs: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        records: HealthRecords,
+        now: float,
+        emit: Callable[[AppFault], None],
+        jobs: frozenset[str] = frozenset(),
+    ) -> None:
         self.records = records.entities
         """The health record of each entity."""
         self.jobs = jobs
@@ -67,7 +76,7 @@ class Statuses:
         """The number of entities of each status."""
         self.characters = 0
         """How long the names of all entities are together."""
-        self.on_change: list[Callable[[StatusChange], None]] = []
+        self.on_change: Observers[[StatusChange]] = Observers("a status that changed", emit)
         """Called with each change that `refresh` finds, and with those of entities that follow another one."""
         self._made_offline: set[str] = set()
         """Those whose last failure makes them offline, and with them the entities whose readings they give."""
@@ -143,11 +152,7 @@ class Statuses:
         for each in tuple(health.found or ()):
             change = self.status_change(each, now)
             if change is not None:
-                self._notify(change)
-
-    def _notify(self, change: StatusChange) -> None:
-        for on_change in self.on_change:
-            on_change(change)
+                self.on_change(change)
 
     def advance(self, now: float, most: int) -> list[StatusChange]:
         """Look at the entities whose status may have changed by time alone, at `most` so many. There are more while
@@ -175,7 +180,7 @@ class Statuses:
             self._wait(entity, self.records[entity], now)
         for change in found:
             if change is not None:
-                self._notify(change)
+                self.on_change(change)
 
     def _changed(self, entity: str, before: "StatusWord", word: "StatusWord", *, online: bool) -> StatusChange | None:
         was_online = entity not in self.offline

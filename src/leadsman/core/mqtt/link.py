@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from leadsman.core.event_bus import EventBus, Observers
+from leadsman.core.event_bus import EventBus
 from leadsman.core.events import (
     AppFault,
     LinkDown,
@@ -31,6 +31,7 @@ from leadsman.core.mqtt.send_window import BATCH, SILENCE_REASON, SendWindow
 from leadsman.core.mqtt.suspects import Broken
 from leadsman.core.mqtt.topic_faults import TopicFault
 from leadsman.core.mqtt.topics import topic_matches
+from leadsman.core.observers import Observers
 from leadsman.core.text import clean
 from leadsman.errors import (
     BrokerError,

@@ -18,7 +18,7 @@ def join(core: Core) -> None:
     """Follow how the devices are, and publish it. Outages are reported as they begin and end."""
     plan, roster, events, clock = core.plan, core.roster, core.environment.events, core.environment.clock
     jobs = frozenset(device.name for device in roster.values() if device.job and device.enabled)
-    statuses = Statuses(core.records, clock.monotonic(), jobs)
+    statuses = Statuses(core.records, clock.monotonic(), events.emit, jobs)
     heartbeat = Heartbeat(
         plan.topics,
         _common(core),

@@ -6,9 +6,9 @@ their device is.
 import logging
 from collections.abc import Callable, Iterable
 
-from leadsman.core.event_bus import Observers
 from leadsman.core.events import AppFault
 from leadsman.core.mqtt.topics import topic_matches
+from leadsman.core.observers import Observers
 from leadsman.core.text import log_fields
 
 MAX_TOPICS = 256

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from operator import attrgetter
@@ -11,6 +12,7 @@ from leadsman.core.events import AppFault
 from leadsman.core.extension import Extension, JoinPhase
 from leadsman.core.loop.tasks import outcome_in_own_task
 from leadsman.core.mqtt.link import Access
+from leadsman.core.observers import guarded
 from leadsman.core.registration.injection import ContextDependency
 from leadsman.core.text import describe
 from leadsman.core.wiring.core import Core, Node
@@ -223,29 +225,15 @@ async def _join_guarded(core: Core, each: Joining, faults: list[AppFault]) -> No
         async with asyncio.timeout(JOIN_SECONDS):
             await _join(core, each)
 
+    emit, begins = core.environment.events.emit, f"the extension {each.extension} as the app begins"
     stages = core.life.joined, core.life.starts
     before = [len(each) for each in stages]
     error = (await outcome_in_own_task(join)).error
     for stage, number in zip(stages, before, strict=True):
-        stage[number:] = [_guarded(core, each.extension, begin) for begin in stage[number:]]
+        stage[number:] = [functools.partial(guarded, emit, begins, begin) for begin in stage[number:]]
     if isinstance(error, ConfigurationError | KeyboardInterrupt):
         raise error
     if isinstance(error, TimeoutError) and not str(error):
         error = TimeoutError(f"it did not end within {JOIN_SECONDS:g} s")
     if error is not None:
         faults.append(AppFault(f"the extension {each.extension} as it joins", error))
-
-
-def _guarded(core: Core, extension: str, begin: Callable[[], object]) -> Callable[[], None]:
-    """What an extension of a user does as the app begins. What it raises is a fault, as that of a function that
-    joins."""
-
-    def guarded() -> None:
-        try:
-            begin()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            core.environment.events.emit(AppFault(f"the extension {extension} as the app begins", error))
-
-    return guarded

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from leadsman.core.adapters.managed import declared_errors
 from leadsman.core.devices.group import DeviceGroup, DeviceServices
 from leadsman.core.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
-from leadsman.core.event_bus import EventBus, Observers, check_observer
+from leadsman.core.event_bus import EventBus
 from leadsman.core.events import StateFailed, StateWritten
 from leadsman.core.introspection.added import AddedDocuments
 from leadsman.core.loop.clock import system_clock
@@ -23,6 +23,7 @@ from leadsman.core.monitoring.heartbeat import will
 from leadsman.core.monitoring.outage_reports import OutageReporter
 from leadsman.core.mqtt.link import Access, ClientIdentity
 from leadsman.core.mqtt.outbox import Outbox
+from leadsman.core.observers import Observers, check_observer
 from leadsman.core.readings.reading import Reading
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.resilience.environment import Environment

@@ -330,7 +330,7 @@ class HealthTopics:
         self._due: dict[str, None] = {}
         """Devices of which something may be new."""
         self._turning = False
-        statuses.on_change.append(self._note)
+        statuses.on_change.add(self._note)
 
     def observe(self, event: Event) -> None:
         """Note the device that an event is about. It is looked at within a second."""

@@ -6,12 +6,13 @@ gap has ended. Nothing is published while there is no connection, but within a m
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from leadsman.core.event_bus import EventBus, Observers
+from leadsman.core.event_bus import EventBus
 from leadsman.core.events import LinkUp
 from leadsman.core.loop.slices import Slices
 from leadsman.core.mqtt.link import Link
 from leadsman.core.mqtt.message import Message
 from leadsman.core.mqtt.topics import Topics, encode
+from leadsman.core.observers import Observers
 from leadsman.core.resilience.environment import Environment
 from leadsman.extensions.ledger.ledgers import Ledgers
 from leadsman.extensions.ledger.saved import HOUR, LedgerRow

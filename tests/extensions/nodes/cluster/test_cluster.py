@@ -12,6 +12,7 @@ from leadsman.core.settings.sources import Where
 from leadsman.errors import LeaseStoreRefused, Stopped
 from leadsman.extensions.nodes.cluster.cluster import Cluster
 from leadsman.extensions.nodes.cluster.part import Shards
+from leadsman.extensions.nodes.cluster.report import ClusterReport
 from leadsman.extensions.nodes.lease.lease import Terms
 from leadsman.testing import MemoryBroker
 from leadsman_rigs.memory_engine import ClockStep, EngineAway, MemoryEngine, MemoryStore, Partition
@@ -549,6 +550,28 @@ def test_after_a_fault_of_ours_a_node_begins_again(cluster, monkeypatch):
     faults = [json.loads(each.payload) for each in cluster.broker.on("nodes/one/error")]
     assert [(each["where"], each["message"]) for each in faults] == [("the cluster", "a fault of ours")]
     in_order(cluster.broker)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), SystemExit(3), asyncio.CancelledError()], ids=repr)
+def test_who_follows_the_shards_and_raises_costs_no_shard_and_not_the_next_one(cluster, monkeypatch, error):
+    start, told = ClusterReport.start, []
+
+    def follow():
+        raise error
+
+    def start_after(self):
+        self._cluster.on_change.add(follow)
+        self._cluster.on_change.add(lambda: told.append(len(self._cluster.owned)))
+        start(self)
+
+    monkeypatch.setattr(ClusterReport, "start", start_after)
+    cluster.start("one")
+    cluster.run(10)
+    faults = [json.loads(each.payload)["where"] for each in cluster.broker.on("nodes/one/error")]
+    assert set(cluster.broker.readers(9.0)) == set(METERS)
+    assert told[-1] > 0
+    assert faults
+    assert all(each.startswith(f"a change of the cluster, {__name__}.test_who_follows") for each in faults)
 
 
 def test_after_a_fault_of_ours_a_node_still_says_that_the_engine_is_lost(cluster, monkeypatch, caplog):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, cast
 
 from leadsman.core.adapters.managed import ManagedAdapter
+from leadsman.core.events import AppFault
 from leadsman.core.loop.clock import Clock, rfc3339
 from leadsman.core.mqtt.connection import Received
 from leadsman.core.mqtt.link import Link
@@ -19,6 +20,7 @@ from leadsman.core.mqtt.message import Message
 from leadsman.core.mqtt.message_state import Item
 from leadsman.core.mqtt.outbox import Dropped, Outbox
 from leadsman.core.mqtt.topics import NODES, Topics
+from leadsman.core.observers import Observers
 from leadsman.core.resilience.environment import Environment
 from leadsman.core.runtime.supervision import cancel, keep_running
 from leadsman.core.text import clean, count_noun, describe, log_fields
@@ -104,7 +106,7 @@ class Cluster:
         """The shards at work on this node, by key."""
         self.missing: tuple[Pool, ...] = ()
         """The pools that nobody can read, since no node has all the labels that their devices need."""
-        self.on_change: list[Callable[[], None]] = []
+        self.on_change: Observers[[]] = Observers("a change of the cluster", self._emit)
         """Called when shards have come or gone here, when nodes have, and when the engine is lost or back."""
         self.finders: Mapping[str, str] = {}
         """Who has found each device that was found at run time."""
@@ -264,7 +266,7 @@ class Cluster:
             if snapshot is not None and snapshot.members != known:
                 known = snapshot.members
                 self._look_for_labels()
-                self._changed()
+                self.on_change()
             self._log_whether_reached()
             await asyncio.sleep(_CHECK_AT * self.terms.ttl)
 
@@ -307,17 +309,17 @@ class Cluster:
         else:
             about = log_fields("engine back", **fields)
             logger.info("the engine of the cluster %s answers %s again", name, self.member.node, extra=about)
-        self._changed()
+        self.on_change()
 
     def _report(self, verb: str, keys: Collection[str]) -> None:
         names = sorted(name for key in keys for name in self.devices.get(key, ()))
         about = log_fields("shards moved", node=self.member.node, devices=len(names))
         logger.info("this node, %s, %s %s", self.member.node, verb, _list_names(names), extra=about)
-        self._changed()
+        self.on_change()
 
-    def _changed(self) -> None:
-        for notify in self.on_change:
-            notify()
+    def _emit(self, fault: AppFault) -> None:
+        assert self._shards is not None  # it runs
+        self._shards.environment.events.emit(fault)
 
 
 class FencedOutbox(Outbox):

@@ -38,7 +38,7 @@ class ClusterReport(NodeReport):
 
     def start(self) -> None:
         """Begin to publish what the node is."""
-        self._cluster.on_change.append(self.publish_if_new)
+        self._cluster.on_change.add(self.publish_if_new)
         self.publish()
 
     def states(self) -> Mapping[str, State]:
