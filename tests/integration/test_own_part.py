@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import time
 
 import pytest
 
@@ -257,6 +258,8 @@ def begins_badly(core):
     """What it adds to the begin of the app raises."""
     core.life.joined.append(lambda: 1 / 0)
     core.life.starts.append(lambda: 1 / 0)
+    core.life.waits.append(lambda: 1 / 0)
+    core.life.waits.append(raising_later(SystemExit(3)).__get__(core))
 
 
 def observes_badly(core):
@@ -286,3 +289,87 @@ def test_what_an_extension_adds_costs_no_reading_and_no_last_status_whatever_it_
 
     assert [each.json for each in harness.broker.messages("house/meter/state")] == [{"t": 1}, {"t": 2}, {"t": 3}]
     assert harness.broker.messages("house/status")[-1].json["state"] == "offline"
+
+
+async def late(*given):
+    """Is awaited by nobody where functions are called at once."""
+
+
+STAGES = "joined", "beside", "waits", "starts", "before_stop", "stop_handlers", "last_messages", "close"
+PAIRS = "beside", "last_messages"
+
+
+def add_to_the_life(stage, given):
+    """A function that joins, and adds to a stage."""
+    return lambda core: getattr(core.life, stage).append(("what", given) if stage in PAIRS else given)
+
+
+TAKERS = {stage: add_to_the_life(stage, 3) for stage in (*STAGES, "after_delivery")} | {
+    "beside alone": lambda core: core.life.beside.append(late),
+    "last_messages alone": lambda core: core.life.last_messages.append(print),
+    "measures": lambda core: core.documents.measures.append(3),
+    "tables": lambda core: core.tables.append(3),
+    "heartbeat": lambda core: core.of(HEARTBEAT).sections.add(3),
+    "statuses": lambda core: core.of(STATUSES).on_change.add(3),
+    "answered": lambda core: core.link.subscriptions.answered.add(3),
+    "changed": lambda core: core.others.changed.add(3),
+    "sections": lambda core: core.documents.app.add(3),
+}
+"""Each list of functions, with something that is none."""
+AT_ONCE = {stage: add_to_the_life(stage, late) for stage in ("joined", "starts", "last_messages")} | {
+    "measures": lambda core: core.documents.measures.append(late),
+    "heartbeat": lambda core: core.of(HEARTBEAT).sections.add(late),
+    "statuses": lambda core: core.of(STATUSES).on_change.add(late),
+    "answered": lambda core: core.link.subscriptions.answered.add(late),
+    "changed": lambda core: core.others.changed.add(late),
+    "sections": lambda core: core.documents.app.add(late),
+}
+"""Each list of functions that are called at once, with one that is async."""
+
+
+@pytest.mark.parametrize(
+    ("join", "said"),
+    [
+        *(pytest.param(each, "is no (function|pair); give ", id=name) for name, each in TAKERS.items()),
+        *(
+            pytest.param(each, r"late is async, and .* write a plain def", id=f"{name} async")
+            for name, each in AT_ONCE.items()
+        ),
+    ],
+)
+def test_what_cannot_be_called_as_its_list_does_ends_the_start_with_what_to_do(join, said):
+    with pytest.raises(ConfigurationError, match=said):
+        run(house(Joins("wrong", (JoinPhase.DOORS, join))))
+
+
+def test_what_is_wrong_in_a_list_names_the_extension_and_the_list():
+    with pytest.raises(
+        ConfigurationError, match=r"^extension 'wrong': core\.life\.starts: 3 is no function; give one$"
+    ):
+        run(house(Joins("wrong", (JoinPhase.DOORS, TAKERS["starts"]))))
+
+
+def follow_badly(core):
+    """What follows the devices raises."""
+    core.roster.follow(RosterPhase.REPORT, Follower(leave, lambda device, why: 1 / 0))
+
+
+def test_who_follows_the_devices_and_raises_costs_none_of_them(caplog):
+    harness = run(house(Joins("bad", (JoinPhase.BEFORE_DEVICES, follow_badly))))
+
+    assert [each.json for each in harness.broker.messages("house/meter/state")] == [{"t": 1}, {"t": 2}, {"t": 3}]
+    assert f"a device that joins, changes or leaves, {__name__}.leave: SystemExit" in caplog.text
+
+
+def test_an_extension_that_blocks_the_start_is_named(caplog, monkeypatch):
+    class Blocks(Joins):
+        def joins(self, plan):
+            time.sleep(0.02)
+            return super().joins(plan)
+
+    monkeypatch.setattr("leadsman.core.wiring.build.STALL", 0.01)
+    run(house(Blocks("slow", (JoinPhase.DOORS, lambda core: time.sleep(0.02)))))
+
+    assert "The extension slow blocked the app for" in caplog.text
+    assert " s in joins." in caplog.text
+    assert " s in a function that joins." in caplog.text

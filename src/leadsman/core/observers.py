@@ -20,11 +20,11 @@ def observer_name(observer: object) -> str:
     return f"{getattr(kind, '__module__', None) or 'builtins'}.{kind.__qualname__}"
 
 
-def check_observer(what: str, observer: F) -> F:
-    """See that it can be called at once. Raises `InvalidType`."""
+def check_observer(what: str, observer: F, *, awaited: bool = False) -> F:
+    """See that it can be called, and unless what it gives is `awaited`, at once. Raises `InvalidType`."""
     if not callable(observer):
         raise InvalidType(f"{what}: {observer!r} is no function; give one")
-    if inspect.iscoroutinefunction(observer):
+    if not awaited and inspect.iscoroutinefunction(observer):
         raise InvalidType(f"{what}: {observer_name(observer)} is async, and nobody awaits it; write a plain def")
     return observer
 

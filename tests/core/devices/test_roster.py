@@ -16,7 +16,7 @@ def noted():
 
 @pytest.fixture
 def roster(noted):
-    roster = Roster()
+    roster = Roster(None)
 
     def follower(mark):
         return Follower(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from leadsman.core.events import AppFault
+from leadsman.core.observers import guarded
 from leadsman.core.registration.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from leadsman.core.runtime.runner import Reader
 
 T = TypeVar("T")
+_WHAT = "a device that joins, changes or leaves"
 
 
 class Device(NamedTuple):
@@ -108,11 +111,16 @@ def forgetting(forget: Callable[[str], object]) -> Follower:
 
 
 class Roster(Mapping[str, Device]):
-    """The devices and side jobs of the running app, by name. Those that are not enabled are among them."""
+    """The devices and side jobs of the running app, by name. Those that are not enabled are among them.
 
-    __slots__ = ("_devices", "_followers", "_last_first", "polls", "queues", "readers")
+    Args:
+        emit: takes the faults of followers: what one of them raises costs no device, and no other one.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_devices", "_emit", "_followers", "_last_first", "polls", "queues", "readers")
+
+    def __init__(self, emit: Callable[[AppFault], None]) -> None:
+        self._emit = emit
         self._devices: dict[str, Device] = {}
         self._followers: list[tuple[RosterPhase, Follower]] = []
         self._last_first: list[Follower] = []
@@ -139,7 +147,7 @@ class Roster(Mapping[str, Device]):
             raise ValueError(f"there is a device {device.name!r} already")
         self._devices[device.name] = device
         for _, follower in self._followers:
-            follower.join(device)
+            guarded(self._emit, _WHAT, follower.join, device)
 
     def leave(self, name: str, why: Departure) -> None:
         """Remove a device, of which nothing runs any more.
@@ -149,7 +157,7 @@ class Roster(Mapping[str, Device]):
         """
         device = self._devices.pop(name)
         for follower in self._last_first:
-            follower.leave(device, why)
+            guarded(self._emit, _WHAT, follower.leave, device, why)
         if device.runner is not None:
             device.runner.execution.circuit.leave()
 
@@ -163,7 +171,7 @@ class Roster(Mapping[str, Device]):
             raise KeyError(device.name)
         self._devices[device.name] = device
         for _, follower in self._followers:
-            follower.change(device)
+            guarded(self._emit, _WHAT, follower.change, device)
 
     def __getitem__(self, name: str) -> Device:
         return self._devices[name]

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from importlib import import_module
 from operator import attrgetter
 from typing import NamedTuple
@@ -11,13 +13,16 @@ from typing import NamedTuple
 from leadsman.core.events import AppFault
 from leadsman.core.extension import Extension, JoinPhase
 from leadsman.core.loop.tasks import outcome_in_own_task
+from leadsman.core.monitoring.loop_stalls import STALL
 from leadsman.core.mqtt.link import Access
-from leadsman.core.observers import guarded
+from leadsman.core.observers import check_observer, guarded, observer_name
 from leadsman.core.registration.injection import ContextDependency
-from leadsman.core.text import describe
+from leadsman.core.text import describe, log_fields
 from leadsman.core.wiring.core import Core, Node
 from leadsman.core.wiring.plan import Plan
-from leadsman.errors import ConfigurationError, InvalidType
+from leadsman.errors import ConfigurationError, InvalidType, labelled
+
+logger = logging.getLogger("leadsman")
 
 JOIN_SECONDS = 10.0
 """Seconds for which the start waits for an extension of a user to join."""
@@ -148,8 +153,9 @@ def everything(plan: Plan) -> list[Joining]:
 def _joins_of(extension: Extension, plan: Plan) -> Iterator[tuple[JoinPhase, Callable[[Core], object]]]:
     """What an extension lets join. Raises `ConfigurationError`: only its author can put it right."""
     try:
-        given: object = extension.joins(plan)
-        pairs = [*given] if isinstance(given, Iterable) else None
+        with _timed(extension.name, "joins"):
+            given: object = extension.joins(plan)
+            pairs = [*given] if isinstance(given, Iterable) else None
     except ConfigurationError:
         raise
     except Exception as error:
@@ -196,28 +202,38 @@ async def build(
 
         CATALOGUE.set(plan.catalogue)
     core = Core(plan, access, stopping, resources, Node() if node is None else node)
-    faults: list[AppFault] = []
     for each in everything(plan) if joins is None else joins:
         core.joining, core.guest = each.by, each.extension
         if each.extension:
-            await _join_guarded(core, each, faults)
+            await _join_guarded(core, each)
         else:
             await _join(core, each)
     core.joining, core.guest = None, ""
     for ready in core.life.joined:
         ready()
-    for fault in faults:  # now there is a log
-        core.environment.events.emit(fault)
     return core
 
 
+@contextlib.contextmanager
+def _timed(extension: str, what: str) -> Iterator[None]:
+    """Log that an extension of a user blocked the loop for long, once it has ended: meanwhile `StallWatch` names the
+    function."""
+    began = time.monotonic()
+    yield
+    if extension and (took := time.monotonic() - began) >= STALL:
+        about = log_fields("extension blocked", extension=extension, seconds=round(took, 3))
+        line = "The extension %s blocked the app for %.1f s in %s. Await asyncio.to_thread(…) in an async function."
+        logger.warning(line, extension, took, what, extra=about)
+
+
 async def _join(core: Core, each: Joining) -> None:
-    joined = each.join(core)
+    with _timed(each.extension, "a function that joins"):
+        joined = each.join(core)
     if asyncio.iscoroutine(joined):
         await joined
 
 
-async def _join_guarded(core: Core, each: Joining, faults: list[AppFault]) -> None:
+async def _join_guarded(core: Core, each: Joining) -> None:
     """Let an extension of a user join. What it raises is a fault, and the app runs without what it would have done;
     what only the user can put right ends the start."""
 
@@ -226,14 +242,27 @@ async def _join_guarded(core: Core, each: Joining, faults: list[AppFault]) -> No
             await _join(core, each)
 
     emit, begins = core.environment.events.emit, f"the extension {each.extension} as the app begins"
-    stages = core.life.joined, core.life.starts
+    life, waits = core.life, len(core.life.waits)
+    stages = life.joined, life.starts
     before = [len(each) for each in stages]
     error = (await outcome_in_own_task(join)).error
-    for stage, number in zip(stages, before, strict=True):
-        stage[number:] = [functools.partial(guarded, emit, begins, begin) for begin in stage[number:]]
     if isinstance(error, ConfigurationError | KeyboardInterrupt):
         raise error
+    with labelled(f"extension {each.extension!r}"):
+        life.check()
+        for what, functions in ("core.documents.measures", core.documents.measures), ("core.tables", core.tables):
+            for function in functions:
+                check_observer(what, function)
+    for stage, number in zip(stages, before, strict=True):
+        stage[number:] = [functools.partial(guarded, emit, begins, begin) for begin in stage[number:]]
+    life.waits[waits:] = [functools.partial(_waited, emit, begins, wait) for wait in life.waits[waits:]]
     if isinstance(error, TimeoutError) and not str(error):
         error = TimeoutError(f"it did not end within {JOIN_SECONDS:g} s")
     if error is not None:
-        faults.append(AppFault(f"the extension {each.extension} as it joins", error))
+        core.report(AppFault(f"the extension {each.extension} as it joins", error))
+
+
+async def _waited(emit: Callable[[AppFault], None], what: str, wait: Callable[[], Awaitable[object]]) -> None:
+    """`guarded`, of what is waited for."""
+    if (error := (await outcome_in_own_task(wait)).error) is not None:
+        emit(AppFault(f"{what}, {observer_name(wait)}", error))

@@ -13,7 +13,7 @@ from leadsman.core.adapters.managed import declared_errors
 from leadsman.core.devices.group import DeviceGroup, DeviceServices
 from leadsman.core.devices.roster import Departure, Device, Follower, Roster, RosterPhase, forgetting
 from leadsman.core.event_bus import EventBus
-from leadsman.core.events import StateFailed, StateWritten
+from leadsman.core.events import AppFault, StateFailed, StateWritten
 from leadsman.core.introspection.added import AddedDocuments
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.loop.slices import Slices
@@ -36,7 +36,7 @@ from leadsman.core.text import describe
 from leadsman.core.text.log_lines import Lines
 from leadsman.core.wiring.offers import Offers
 from leadsman.core.wiring.plan import NoHome, Plan
-from leadsman.errors import ConfigurationError, DeviceUnavailable, Stopped
+from leadsman.errors import ConfigurationError, DeviceUnavailable, InvalidType, Stopped
 
 if TYPE_CHECKING:
     from leadsman.core.runtime.commands import Dispatcher
@@ -91,6 +91,24 @@ class Life:
         self.after_delivery: list[Callable[[bool], Awaitable[object]]] = []
         """Closes the rest, once the broker has all messages, or has had its time for that; whether it has them all is
         the argument."""
+
+    def check(self) -> None:
+        """See that all that was added can be called as its stage does.
+
+        Raises:
+            InvalidType: it cannot, or it is async at a stage that awaits nothing.
+        """
+        for stage in set(self.__slots__) - {"fatal"}:
+            what, awaited = f"core.life.{stage}", stage not in ("joined", "last_messages", "starts")
+            pairs = stage in ("beside", "last_messages")
+            for each in getattr(self, stage):
+                match each:
+                    case (str(), function) if pairs:
+                        check_observer(what, function, awaited=awaited)
+                    case _ if pairs:
+                        raise InvalidType(f"{what}: {each!r} is no pair; give a text for the log and a function")
+                    case _:
+                        check_observer(what, each, awaited=awaited)
 
 
 class Node:
@@ -161,10 +179,13 @@ class Core(Offers):
         self.plan = plan
         self.guest = ""
         """The extension of a user that joins just now, by its name."""
+        self._early: list[AppFault] = []
+        """The faults while parts join."""
         self.node = node
         self.resources = resources
         self.life = Life()
         """The work of the parts when the app begins, while it runs, and when it ends."""
+        self.life.joined.append(self._report_early)
         self.link = access.link(identity, access, node.outbox(), clock, events)
         timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
@@ -180,7 +201,7 @@ class Core(Offers):
         self.shared = SharedResources()
         self.slices = Slices(loop, events.emit)
         """Does what is too long for one turn of the loop."""
-        self.roster = Roster()
+        self.roster = Roster(self.report)
         """The devices."""
         self.runners = Runners(self.roster.readers, self.roster.queues)
         """The runners of their handlers."""
@@ -264,6 +285,15 @@ class Core(Offers):
         check_observer("listen", on_reading)
         self._on_reading.add(_with_copies(on_reading) if self.guest else on_reading)
         self.publisher = self.publisher._replace(on_reading=self._on_reading)
+
+    def report(self, fault: AppFault) -> None:
+        """Emit a fault; while parts join, when all have joined: then there is a log."""
+        (self._early.append if self.joining else self.environment.events.emit)(fault)
+
+    def _report_early(self) -> None:
+        for fault in self._early:
+            self.environment.events.emit(fault)
+        self._early.clear()
 
     def end(self, reason: str | Stopped) -> None:
         """End the app, since a device failed that must work, or for another reason that is given as its error."""
