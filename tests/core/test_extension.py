@@ -1,10 +1,15 @@
 """What extends an app: what `App` takes, and what it says of anything else."""
 
+from typing import TypedDict
+
 import pytest
 
 import leadsman
 from leadsman import App, Extension
+from leadsman.core.introspection.added import AddedSection
 from leadsman.errors import ConfigurationError
+from leadsman.extension import Documents, JoinPhase, Place
+from leadsman.testing import Harness
 
 
 class Alarm(Extension):
@@ -52,6 +57,85 @@ def test_an_app_without_extensions_has_none():
 def test_what_is_no_list_of_extensions_is_named_with_what_to_write(given, said):
     with pytest.raises(ConfigurationError) as raised:
         App("house", extensions=given)
+
+    assert said in str(raised.value)
+
+
+class Level(TypedDict):
+    """What two extensions may both add."""
+
+    level: float
+
+
+class Levels(Level):
+    """Has it from another one."""
+
+    width: float
+
+
+def made(name, **members):
+    """An extension of this name."""
+    return type(name, (Extension,), {"name": name, **members})()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ({"commands": {"levels": Place("", "a", "A")}}, {"commands": {"levels": Place("", "b", "B")}}, "the command"),
+        ({"documents": Documents(sections=Level)}, {"documents": Documents(sections=Levels)}, "the section"),
+        ({"documents": Documents(status=Level)}, {"documents": Documents(status=Levels)}, "the field of the heartbeat"),
+        ({"documents": Documents(app=Level)}, {"documents": Documents(app=Levels)}, "the field of the app"),
+        ({"documents": Documents(runtime=Level)}, {"documents": Documents(runtime=Levels)}, "the field of a device"),
+        (
+            {"documents": Documents(of_device={"level": Level})},
+            {"documents": Documents(of_device={"level": Levels})},
+            "the message of a device at",
+        ),
+    ],
+)
+def test_what_two_extensions_both_have_is_an_error_that_names_both_and_says_what_to_do(one, other, what):
+    apart = [made("tide", **one), made("well")]
+    App("house", extensions=apart).load()
+
+    with pytest.raises(ConfigurationError) as raised:
+        App("house", extensions=[*apart, made("flood", **other)])
+
+    name = "levels" if "commands" in one else "level"
+    assert str(raised.value) == (
+        f"extensions: 'tide' and 'flood' both have {what} {name!r}; leave out one of the two, or rename it there"
+    )
+
+
+def test_one_name_for_different_things_is_no_error():
+    documents = Documents(sections=Level, status=Level, app=Level, runtime=Level, of_device={"level": Level})
+    check, place = {"level": lambda plan: None}, {"level": Place("", "a", "A")}
+
+    App("house", extensions=[made("tide", documents=documents, checks=check), made("flood", commands=place)]).load()
+    App("house", extensions=[made("tide", checks=check), made("flood", checks=check)]).load()
+
+
+def test_documents_of_another_kind_are_named_with_what_to_write():
+    with pytest.raises(ConfigurationError, match=r"documents of 'tide' is 3; write leadsman.extension.Documents\("):
+        App("house", extensions=[made("tide", documents=3)])
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("level", "tide and flood both answer for the section level; leave one of them out of the app"),
+        ("trace", "leadsman.extensions.trace.part and tide both answer for the section trace; leave one of them out"),
+        ("app", "'app' is a section of leadsman; choose another name"),
+        ("fields", "'fields' is a section of leadsman; choose another name"),
+    ],
+)
+def test_a_section_that_another_one_answers_for_ends_the_start_and_names_both(section, said):
+    def join(core):
+        core.documents.add_section(section, AddedSection(lambda request: ()))
+
+    both = [made(name, joins=lambda self, plan: ((JoinPhase.DOORS, join),)) for name in ("tide", "flood")]
+
+    with pytest.raises(ConfigurationError) as raised, Harness(App("house", mqtt="mqtt://broker", extensions=both)):
+        pass
 
     assert said in str(raised.value)
 

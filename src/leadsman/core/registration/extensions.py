@@ -1,10 +1,10 @@
 """The extensions of an app: those that its author gave, and those that its settings name."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadsman.core.extension import Extension
+from leadsman.core.extension import Documents, Extension
 from leadsman.core.settings.entry import RETRY
 from leadsman.core.settings.model import is_model
 from leadsman.core.settings.sections import SECTIONS, readers
@@ -52,6 +52,11 @@ def check_extension(given: object) -> Extension:
         table: object = getattr(given, member)
         if not isinstance(table, Mapping):
             raise InvalidType(f"extensions: {member} of {name!r} is {table!r}; write a dict, by name")
+    documents: object = given.documents
+    if not isinstance(documents, Documents):
+        raise InvalidType(
+            f"extensions: documents of {name!r} is {documents!r}; write leadsman.extension.Documents(status=…)"
+        )
     if given.settings is not None and not is_model(given.settings):
         readers(given.settings)
     return given
@@ -61,10 +66,18 @@ def check_apart(extensions: Iterable[Extension], model: "type[BaseModel] | None"
     """See that they can be told apart, from each other and from the settings of the app. Raises `InvalidValue`."""
     names: set[str] = set()
     classes: dict[type, str] = {}
+    declared: dict[str, str] = {}
     for each in extensions:
         if each.name in names:
             raise InvalidValue(f"extensions: two have the name {each.name!r}; leave out one, or rename it")
         names.add(each.name)
+        for what in _declared(each):
+            if what in declared:
+                raise InvalidValue(
+                    f"extensions: {declared[what]!r} and {each.name!r} both have {what}; leave out one of the two, or"
+                    " rename it there"
+                )
+            declared[what] = each.name
         if (kind := each.settings) is None:
             continue
         if kind in classes:
@@ -78,6 +91,21 @@ def check_apart(extensions: Iterable[Extension], model: "type[BaseModel] | None"
                 f"extensions: {each.name!r} has a section of this name, and {model.__name__}.{each.name} is a setting"
                 " of the app; rename one of them"
             )
+
+
+def _declared(extension: Extension) -> Iterator[str]:
+    """What only one extension may have, as errors call it. Checks of the doctor are apart: each is shown below its
+    extension."""
+    documents = extension.documents
+    yield from (f"the command {name!r}" for name in extension.commands)
+    yield from (f"the message of a device at {name!r}" for name in documents.of_device)
+    for what, kind in (
+        ("the section", documents.sections),
+        ("the field of the heartbeat", documents.status),
+        ("the field of the app", documents.app),
+        ("the field of a device", documents.runtime),
+    ):
+        yield from (f"{what} {name!r}" for name in getattr(kind, "__annotations__", ()))
 
 
 def named_extensions(names: Sequence[str]) -> tuple[Extension, ...]:

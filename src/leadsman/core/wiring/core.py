@@ -189,7 +189,7 @@ class Core(Offers):
         self.link = access.link(identity, access, node.outbox(), clock, events)
         timers = handler_context().run(Timers, loop, events.emit, self.link.piled_up, node.permitted)
         self.environment = Environment(timers, clock, events, plan.overrides, stopping)
-        self.documents = AddedDocuments(events.emit)
+        self.documents = AddedDocuments(events.emit, lambda: (self.joining, self.guest))
         """What parts add to the documents of the app."""
         self.tables: list[Callable[[], FurtherTable]] = []
         """What parts keep in the file of the saved state; each is made where the state is kept."""
