@@ -176,13 +176,24 @@ def _without_lines(text: str, *gone: str) -> str:
         ]
         return any(names_one(each, packages) for each in texts)
 
-    spans = []
-    for node in ast.walk(ast.parse(text)):
+    spans, public = [], set()
+    for node in ast.walk(tree := ast.parse(text)):
+        if isinstance(node, ast.Dict):
+            public |= {
+                key.value
+                for key, value in zip(node.keys, node.values, strict=True)
+                if isinstance(key, ast.Constant) and is_gone(value)
+            }
+    for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             items = [(key, value) for key, value in zip(node.keys, node.values, strict=True) if key is not None]
             pairs = [each for each in items if any(map(is_gone, each))]
-        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
-            pairs = [(each, each) for each in node.elts if is_gone(each)]
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set):  # `__all__` has the keys of the table of public names
+            pairs = [
+                (each, each)
+                for each in node.elts
+                if is_gone(each) or (isinstance(each, ast.Constant) and each.value in public)
+            ]
         else:
             continue
         for first, last in pairs:

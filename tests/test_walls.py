@@ -170,6 +170,10 @@ def test_what_is_no_broken_wall(tmp_path, path, text):
         ('A = ("x", "leadsman.extensions.ledger.part", "y")', 'A = ("x",  "y")'),
         ('A = (B("x"), B("leadsman.extensions.ledger.part", ("gaps",)))', 'A = (B("x"), )'),
         ('A = {"gaps": "leadsman.extensions.ledger.part:gaps", "run": "x"}', 'A = { "run": "x"}'),
+        (
+            '__all__ = ["Gap", "Run"]\nA = {"Gap": "leadsman.extensions.ledger.ledger", "Run": "x"}',
+            '__all__ = [ "Run"]\nA = { "Run": "x"}',
+        ),
     ],
 )
 def test_its_line_is_an_element_of_a_list(text, left):

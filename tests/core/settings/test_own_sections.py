@@ -160,7 +160,7 @@ def made(name, settings):
 @pytest.mark.parametrize(
     ("extensions", "said"),
     [
-        ([made("http", None)], "extensions: 'http' is a section of the settings of leadsman; choose another name"),
+        ([made("outbox", None)], "extensions: 'outbox' is a section of the settings of leadsman; choose another name"),
         ([made("retry", None)], "extensions: 'retry' is a section"),
         ([made("a", Unread)], "settings: nothing reads Unread.above; write a function beside its type, such as above:"),
         ([made("a", int)], "settings: int is neither a NamedTuple nor a pydantic model; write one of them"),
