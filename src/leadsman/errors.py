@@ -19,7 +19,6 @@ sense.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Self
 
 
@@ -121,6 +120,8 @@ def check_found(what: str, library: str, extra: str, *modules: str) -> None:
     Raises:
         NotInstalled: none of them can be imported.
     """
+    from importlib.util import find_spec  # only apps that need a library which may be missing
+
     if not any(find_spec(module) for module in modules):
         raise missing(what, library, extra)
 

@@ -3,7 +3,8 @@
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
 from leadsman.core.extension import CheckResult, Command, Documents, Extension, Join, JoinPhase, Place, Topic
-from leadsman.core.introspection.added import AddedMeasures, AddedSection, MetricFamily, counter, gauge
+from leadsman.core.introspection.added import AddedSection
+from leadsman.core.introspection.added_measures import AddedMeasures, MetricFamily, counter, gauge
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES
 from leadsman.core.readings.reading import Reading
 from leadsman.core.registration.declaration import Option, own_options

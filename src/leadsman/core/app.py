@@ -17,7 +17,6 @@ from leadsman.core.loop.user_code import program_of
 from leadsman.core.mqtt.broker import Broker, Brokers
 from leadsman.core.mqtt.connection import Connector
 from leadsman.core.mqtt.topics import Topics, check_instance, check_name
-from leadsman.core.registration.extensions import check_extensions
 from leadsman.core.registration.injection import is_async, name_of, takes_one
 from leadsman.core.registration.router import Registrar, Registration
 from leadsman.core.registration.setup import (
@@ -52,6 +51,12 @@ logger = logging.getLogger("leadsman")
 
 A = TypeVar("A")
 N = TypeVar("N", bound="Notice")
+
+
+def _checked_extensions(given: Sequence[Extension]) -> tuple[Extension, ...]:
+    from leadsman.core.registration.extensions import check_extensions  # only apps with extensions need it
+
+    return check_extensions(given)
 
 
 class App(Registrar):
@@ -127,7 +132,7 @@ class App(Registrar):
                 redact if callable(redact) else None,
                 version,
                 program_of(sys._getframe()),  # noqa: SLF001  # the documented way; it is only spelled so
-                check_extensions(extensions),
+                () if extensions == () else _checked_extensions(extensions),
             )
         )
         """What the app is set up with, for the command line and for tests."""

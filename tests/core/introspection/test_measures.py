@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.core.introspection.added import AddedDocuments, AddedMeasures, gauge
+from leadsman.core.introspection.added import AddedDocuments
+from leadsman.core.introspection.added_measures import AddedMeasures, gauge
 from leadsman.core.introspection.measures import (
     BUILD,
     CIRCUITS,

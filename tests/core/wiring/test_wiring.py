@@ -19,6 +19,11 @@ from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 
 OPTIONAL = (
     "leadsman.core.readings.controls",
+    "leadsman.core.introspection.added_measures",
+    "leadsman.core.registration.command",
+    "leadsman.core.registration.extensions",
+    "leadsman.core.registration.source",
+    "leadsman.core.settings.documents",
     "leadsman.core.introspection.registrations",
     "leadsman.core.readings.device_classes",
     "leadsman.extensions.discovery",
@@ -51,8 +56,10 @@ OPTIONAL = (
     "leadsman.core.spool",
     "leadsman.extensions.nodes.settings",
     "leadsman.extensions.http.settings",
+    "decimal",
     "pydantic",
     "sqlite3",
+    "uuid",
 )
 
 PROGRAM = """

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.extensions.http.conftest import house_app
 
 from leadsman.core.introspection import measures
-from leadsman.core.introspection.added import gauge
+from leadsman.core.introspection.added_measures import gauge
 from leadsman.core.introspection.measures import OF_THE_APP, Sample
 from leadsman.extensions.http.metrics import Exposition
 from leadsman.extensions.ledger.ledger import DISPOSITIONS

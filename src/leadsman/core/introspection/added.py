@@ -1,14 +1,14 @@
 """What parts of an app add to its documents while it runs. Nothing of it is called before somebody asks."""
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.core.events import AppFault
 from leadsman.core.monitoring.added_fields import AddedFields
 from leadsman.errors import InvalidValue, two_parts
 
 if TYPE_CHECKING:
+    from leadsman.core.introspection.added_measures import AddedMeasures
     from leadsman.core.introspection.requests import Query
 
 Member = tuple[str | None, object]
@@ -24,37 +24,6 @@ class AddedSection(NamedTuple):
     """Whether it is a list of its members, and no object."""
     large: bool = False
     """Whether an answer with it is a large one, of which few are made at a time."""
-
-
-class MetricFamily(NamedTuple):
-    """A family of samples: its name, without the suffix ``_total`` of counters, and the names of its labels."""
-
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-    labels: tuple[str, ...] = ()
-
-
-def gauge(name: str, text: str, *labels: str) -> MetricFamily:
-    """A family of numbers that go up and down; `name` without ``leadsman_``."""
-    return MetricFamily(f"leadsman_{name}", "gauge", text, labels)
-
-
-def counter(name: str, text: str, *labels: str) -> MetricFamily:
-    """A family of numbers that only grow; `name` without ``leadsman_`` and ``_total``."""
-    return MetricFamily(f"leadsman_{name}", "counter", text, labels)
-
-
-Measured = float | None | Mapping[str, float]
-"""A number, or none; or numbers by the value of a further label."""
-
-
-class AddedMeasures(NamedTuple):
-    """Families of what is measured, each with what reads it."""
-
-    app: Mapping[MetricFamily, Callable[[], Measured]] = MappingProxyType({})
-    device: Mapping[MetricFamily, Callable[[str], Measured]] = MappingProxyType({})
-    """Those with a sample, or some, for each device. The label of its name is the first one."""
 
 
 class AddedDocuments:

@@ -6,7 +6,7 @@ The samples are read from the state of the app when somebody asks: nothing is co
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from leadsman.core.introspection.added import Measured, MetricFamily, counter, gauge
+from leadsman.core.introspection.added_measures import Measured, MetricFamily, counter, gauge
 from leadsman.core.introspection.sections import Introspected
 from leadsman.core.loop.clock import Clock
 from leadsman.core.monitoring.health import WELL, Health, status

@@ -3,10 +3,8 @@ whether each is a number. What is written about a field at a registration is che
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
-from uuid import UUID
 
 from leadsman.core.readings.publish import Deadband
 from leadsman.core.readings.sensor import Sensor
@@ -21,8 +19,10 @@ if TYPE_CHECKING:
 MAX_DEPTH = 20
 """Models within models; as many as a reading may have."""
 _NO_NUMBERS = (str, bool, bytes, list, tuple, dict, set, frozenset)
-_TEXTS = (str, bytes, date, time, timedelta, Decimal, UUID)
+_TEXTS = (str, bytes, date, time, timedelta)
 """The types that pydantic publishes as text."""
+_FURTHER_TEXTS = {("decimal", "Decimal"), ("uuid", "UUID")}
+"""Further ones, by module and name: most apps have no such field, and do not import these modules."""
 _MOMENTS = (date, datetime, time, timedelta)
 """The types that it publishes as numbers, if the model is set so."""
 
@@ -85,7 +85,9 @@ def _may_be_number(kind: object) -> bool:
 
 
 def _is_text(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, _TEXTS)
+    if not isinstance(kind, type):
+        return False
+    return issubclass(kind, _TEXTS) or any((each.__module__, each.__name__) in _FURTHER_TEXTS for each in kind.__mro__)
 
 
 _UNKNOWN = FieldType((), None)

@@ -6,10 +6,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadsman.core.adapters.managed import ManagedAdapter, declared_errors
-from leadsman.core.extension import Topic
 from leadsman.core.mqtt.topics import check_name, filters_overlap
 from leadsman.core.registration.annotation import alike
-from leadsman.core.registration.command import Command, CommandOptions, register_command
 from leadsman.core.registration.declaration import NONE, Option, Options
 from leadsman.core.registration.injection import (
     ContextDependency,
@@ -22,7 +20,6 @@ from leadsman.core.registration.injection import (
 )
 from leadsman.core.registration.reading_type import payload_names, reading_type
 from leadsman.core.registration.router import Device, Registration, devices_of
-from leadsman.core.registration.source import Source, SourceOptions, register_source
 from leadsman.core.registration.telemetry import Telemetry, register_telemetry
 from leadsman.core.settings.devices import is_pattern
 from leadsman.core.text import clean, describe
@@ -30,8 +27,11 @@ from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled, raise_together
 
 if TYPE_CHECKING:
+    from leadsman.core.extension import Topic
     from leadsman.core.readings.buffer import Buffer
+    from leadsman.core.registration.command import Command, CommandOptions
     from leadsman.core.registration.device_settings import DeviceSettings
+    from leadsman.core.registration.source import Source, SourceOptions
     from leadsman.core.registration.subscription import Subscription, SubscriptionOptions
     from leadsman.core.resilience.environment import GuardSpec
 
@@ -120,7 +120,7 @@ class Registry:
         """Handlers whose names come from the settings, which name none."""
 
     @property
-    def everything(self) -> list[Telemetry | Source | Command]:
+    def everything(self) -> "list[Telemetry | Source | Command]":
         """All registrations."""
         return [*self.telemetries.values(), *self.sources.values(), *self.commands.values()]
 
@@ -261,8 +261,10 @@ class Registry:
         return self.device_settings.applied_to(kind, name, handler, options, available)
 
     def _add_command(
-        self, name: object, handler: Handler, options: CommandOptions, available: Sequence[Dependency]
+        self, name: object, handler: Handler, options: "CommandOptions", available: Sequence[Dependency]
     ) -> None:
+        from leadsman.core.registration.command import register_command  # only apps with commands need it
+
         further = self._further.get("command", NONE)
         command = _checked(
             "command", name, lambda device: register_command(device, handler, options, available, further)
@@ -327,7 +329,7 @@ class Registry:
                         "a filter that leaves them out, or give the app another prefix"
                     )
 
-    def check_written(self, topics: Iterable[tuple[str, Topic]]) -> None:
+    def check_written(self, topics: "Iterable[tuple[str, Topic]]") -> None:
         """See that no subscription covers what an extension publishes. Raises `InvalidValue`."""
         for extension, topic in topics:
             for topic_filter in self.subscriptions if topic.access == "write" else ():
@@ -352,14 +354,14 @@ class Registry:
                     )
 
     def _add_source(
-        self, kind: str, name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]
+        self, kind: str, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
     ) -> None:
-        register: Callable[..., Source] = register_source
-        further = self._further.get(kind, NONE)
+        register: Callable[..., Source]
         if kind == "event":
-            from leadsman.core.registration.event import register_event  # only apps with events need it
-
-            register = register_event
+            from leadsman.core.registration.event import register_event as register  # only apps with events need it
+        else:
+            from leadsman.core.registration.source import register_source as register  # only apps with sources do
+        further = self._further.get(kind, NONE)
         source = _checked(kind, name, lambda device: register(device, handler, options, available, further))
         self._check_shared(source.guards)
         _check_free(source.name, kind, self.telemetries, self.sources)
@@ -451,14 +453,14 @@ def _with_adapter(device: str, name: object, available: Sequence[Dependency]) ->
     return [each for each in available if each not in others]
 
 
-def _check_apart(source: Source | None, command: Command | None) -> None:
+def _check_apart(source: "Source | None", command: "Command | None") -> None:
     """What a command returns is a state of its device, and one that sends events has none."""
     if source is not None and source.events is not None and command is not None:
         name = source.name
         raise InvalidValue(f"{name!r} sends events, so it takes no commands; give its command another name")
 
 
-def _check_layout(reader: Telemetry | Source | None, command: Command | None) -> None:
+def _check_layout(reader: "Telemetry | Source | None", command: "Command | None") -> None:
     """Check that what shows the state of a command finds it: a lamp is shown by several fields at once."""
     if reader is not None and command is not None and reader.layout == "fields":
         raise InvalidValue(
@@ -472,7 +474,7 @@ def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:
             raise InvalidValue(f"{kind} {name!r} is already registered; give every device its own name")
 
 
-def unknown_field(field: str, of_device: Sequence[Telemetry | Source | Command]) -> InvalidValue | None:
+def unknown_field(field: str, of_device: "Sequence[Telemetry | Source | Command]") -> InvalidValue | None:
     """That no registration of a device has a field of this name; None if one has, or may have."""
     known: list[str] = []
     for each in of_device:

@@ -8,15 +8,15 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
-from leadsman.core.registration.command import CommandOptions
 from leadsman.core.registration.declaration import Options
 from leadsman.core.registration.injection import Handler
-from leadsman.core.registration.source import SourceOptions
 from leadsman.core.registration.telemetry import TelemetryOptions
 from leadsman.errors import InvalidType
 
 if TYPE_CHECKING:
+    from leadsman.core.registration.command import CommandOptions
     from leadsman.core.registration.event import EventOptions
+    from leadsman.core.registration.source import SourceOptions
     from leadsman.core.registration.subscription import SubscriptionOptions
 
 H = TypeVar("H", bound=Handler)
@@ -48,7 +48,9 @@ class Device:
         left out."""
         if kind != "command":
             return self.options
-        from leadsman.core.registration.event import EventOptions  # only apps with commands need it
+        from leadsman.core.registration.command import CommandOptions  # only apps with commands need them
+        from leadsman.core.registration.event import EventOptions
+        from leadsman.core.registration.source import SourceOptions
 
         reading = {name for each in (TelemetryOptions, SourceOptions, EventOptions) for name in each.__annotations__}
         left_out = reading - CommandOptions.__annotations__.keys()
@@ -100,7 +102,7 @@ class Registrar:
         """Register a handler, as `telemetry` does."""
         self.register(Registration("telemetry", name, handler, options))
 
-    def source(self, name: Names, **options: Unpack[SourceOptions]) -> Callable[[H], H]:
+    def source(self, name: Names, **options: "Unpack[SourceOptions]") -> Callable[[H], H]:
         """Register the decorated async generator. Each reading that it yields is published at
         ``{prefix}/{name}/state``.
 
@@ -111,7 +113,7 @@ class Registrar:
         """
         return self._decorator("source", name, options)
 
-    def add_source(self, name: Names, handler: Handler, **options: Unpack[SourceOptions]) -> None:
+    def add_source(self, name: Names, handler: Handler, **options: "Unpack[SourceOptions]") -> None:
         """Register a generator, as `source` does."""
         self.register(Registration("source", name, handler, options))
 
@@ -132,7 +134,7 @@ class Registrar:
         """Register an event, as `event` does."""
         self.register(Registration("event", name, handler, options))
 
-    def command(self, name: Names, **options: Unpack[CommandOptions]) -> Callable[[H], H]:
+    def command(self, name: Names, **options: "Unpack[CommandOptions]") -> Callable[[H], H]:
         """Register the decorated function to be called, once, for every message at ``{prefix}/{name}/set``.
 
         The one parameter that no dependency fills gets the payload, converted to its annotated type. The function's
@@ -144,7 +146,7 @@ class Registrar:
         """
         return self._decorator("command", name, options)
 
-    def add_command(self, name: Names, handler: Handler, **options: Unpack[CommandOptions]) -> None:
+    def add_command(self, name: Names, handler: Handler, **options: "Unpack[CommandOptions]") -> None:
         """Register a command, as `command` does."""
         self.register(Registration("command", name, handler, options))
 

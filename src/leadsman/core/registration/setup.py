@@ -13,7 +13,6 @@ from leadsman.core.extension import Extension
 from leadsman.core.mqtt.broker import Brokers, brokers_of, with_credentials
 from leadsman.core.mqtt.topics import Identity, Topics, check_client_id, check_instance, check_prefix
 from leadsman.core.registration.declaration import Option
-from leadsman.core.registration.extensions import check_apart, named_extensions
 from leadsman.core.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.core.registration.registry import Registry, ask_user
 from leadsman.core.registration.router import Registration
@@ -284,9 +283,14 @@ class Setup:
         """Read the settings, and those of the extensions that they name."""
         declared, given = self.declaration, self.declaration.extensions
         model = declared.model if declared.settings is None else None
-        check_apart(given, declared.model)
+        if given:
+            from leadsman.core.registration.extensions import check_apart
+
+            check_apart(given, declared.model)
         loaded = read(declared.name, model, where, _sections_of(given))
         if (entry := loaded.sections["extensions"].get("names")) is not None:
+            from leadsman.core.registration.extensions import check_apart, named_extensions
+
             names = read_own_section("extensions", ExtensionsSettings, loaded.sections["extensions"]).names
             self.extensions = (*given, *entry.read(lambda _: named_extensions(names)))
             check_apart(self.extensions, declared.model)

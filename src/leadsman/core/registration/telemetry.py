@@ -17,7 +17,6 @@ from leadsman.core.readings.publish import PublishRule
 from leadsman.core.readings.reading import Layout
 from leadsman.core.readings.sensor import NO_PRESENTATIONS, Presentations
 from leadsman.core.registration.annotation import alike
-from leadsman.core.registration.command import RequestPayload, request_payload
 from leadsman.core.registration.declaration import (
     NO_VALUES,
     NONE,
@@ -58,6 +57,7 @@ from leadsman.errors import InvalidType, InvalidValue, labelled
 if TYPE_CHECKING:
     from leadsman.core.readings.content import ContentField
     from leadsman.core.readings.filtering import Filters
+    from leadsman.core.registration.command import RequestPayload
     from leadsman.core.registration.finds import Finds
     from leadsman.core.resilience.catalogue import Catalogue
 
@@ -245,7 +245,11 @@ def register_telemetry(
     if ("interval" in options) == ("schedule" in options):
         raise InvalidValue("write either interval='60s' or schedule='0 */2 * * *', and not both")
     plain, read = not is_async(handler), alike(handler)
-    request = None if options.get("request") is None else request_payload(handler, options["request"])
+    request = None
+    if options.get("request") is not None:
+        from leadsman.core.registration.command import request_payload  # few requests for a poll have a payload
+
+        request = request_payload(handler, options["request"])
     needs = needs_of(read, available)
     interval, cron = values["interval"], values["schedule"]
     timeout = values["timeout"] if "timeout" in options else min(interval or MAX_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)

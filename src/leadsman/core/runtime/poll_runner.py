@@ -29,9 +29,7 @@ from leadsman.core.events import (
 )
 from leadsman.core.loop.durations import human
 from leadsman.core.loop.tasks import begin_at_once, outcome, user_error
-from leadsman.core.mqtt.answers import Json
 from leadsman.core.readings.reading import Reading, reading_of
-from leadsman.core.registration.command import convert_payload
 from leadsman.core.registration.injection import bound
 from leadsman.core.registration.telemetry import Fallback, Telemetry, facts_of
 from leadsman.core.resilience import overrides
@@ -46,6 +44,7 @@ from leadsman.core.text import clean
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError, UnknownDevice
 
 if TYPE_CHECKING:
+    from leadsman.core.mqtt.answers import Json
     from leadsman.core.runtime.document import Counted
 
 MAX_REQUESTS = 16
@@ -587,7 +586,7 @@ class PollRunner:
         """Nothing to do: nothing runs between two polls, and retries check the circuit themselves."""
 
 
-def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer, request: Json, text: bytes) -> None:
+def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer, request: "Json", text: bytes) -> None:
     """Poll a device now; see `PollRunner.ask`.
 
     Args:
@@ -610,4 +609,6 @@ def ask(polls: Mapping[str, PollRunner], name: str, answer: Answer, request: Jso
     if takes is None or request in ("", {}):
         runner.ask(answer)
     else:
+        from leadsman.core.registration.command import convert_payload  # few requests for a poll have a payload
+
         runner.ask(answer, convert_payload(takes.payload, takes.validate, request, text))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args, get_origin
 
-from leadsman.core.settings.documents import read_text
 from leadsman.core.settings.entry import RANKS, RETRY, Entries, Origins, SettingEntry, told_origin
 from leadsman.core.settings.model import (
     SettingPath,
@@ -223,6 +222,8 @@ def _merge_all(
 
 def _value(entry: SettingEntry) -> object:
     if isinstance(entry.value, Path):
+        from leadsman.core.settings.documents import read_text  # for the file of a secret
+
         try:
             return read_text(entry.value).removesuffix("\n").removesuffix("\r")
         except SettingsError as error:

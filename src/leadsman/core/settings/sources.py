@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.core.settings.documents import line_of, read_text, toml_document, yaml_document
 from leadsman.core.settings.entry import RETRY_PREFIX, FindLine, SettingEntry, retry_path
 from leadsman.core.settings.model import SettingPath
 from leadsman.core.settings.sections import SECTIONS
@@ -124,6 +123,8 @@ def _from_file(where: Where, is_setting: IsSetting) -> Iterator[SettingEntry]:
                 f"{ENVIRONMENT} is {environment!r}, but there is no settings file; write one with [env.{environment}]"
             )
         return
+    from leadsman.core.settings.documents import line_of, read_text, toml_document, yaml_document  # for a file
+
     try:
         text = read_text(path)
     except SettingsError as error:
@@ -158,6 +159,8 @@ def _entries_of(values: Mapping[str, object], source: str, line: FindLine) -> It
 
 
 def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
+    from leadsman.core.settings.documents import read_text  # for a file
+
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue

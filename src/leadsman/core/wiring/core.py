@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import copy
 import functools
 from collections.abc import Awaitable, Callable
 from functools import cached_property
@@ -323,6 +322,7 @@ async def claim_state_directory(core: Core) -> None:
 
 def _with_copies(on_reading: Callable[[Reading], None]) -> Callable[[Reading], None]:
     """A function that calls `on_reading` with copies of readings."""
+    import copy  # few apps show readings, or extend an app so that it gets them
 
     @functools.wraps(on_reading)
     def listen(reading: Reading) -> None:

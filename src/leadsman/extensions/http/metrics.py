@@ -7,7 +7,7 @@ is measured of the process (``process_*``) comes from the library's own collecto
 
 from collections.abc import Iterator, Sequence
 
-from leadsman.core.introspection.added import MetricFamily
+from leadsman.core.introspection.added_measures import MetricFamily
 from leadsman.core.introspection.measures import Measures, Sample
 from leadsman.core.introspection.pages import PIECE
 from leadsman.core.loop.slices import Work

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import RosterPhase, forgetting
 from leadsman.core.extension import Extension, Join, JoinPhase
-from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member, gauge
+from leadsman.core.introspection.added import AddedSection, Member
+from leadsman.core.introspection.added_measures import AddedMeasures, gauge
 from leadsman.core.introspection.watching import Watching
 from leadsman.core.parts.kinds import ANSWERS
 from leadsman.core.wiring.core import Core

@@ -7,16 +7,18 @@ A poll on request has no slot, unless a poll of the schedule answers it. Whateve
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.core.event_bus import EventBus, Phase
 from leadsman.core.events import DeviceLeft, PollDeferred, PollFailed, PollSkipped, PollWithoutReading, ReadingTaken
 from leadsman.core.loop.clock import Clock, rfc3339
 from leadsman.core.loop.schedule import Cron, slots_between
-from leadsman.core.mqtt.answers import Json
 from leadsman.errors import ResultError
 from leadsman.extensions.ledger.ledger import DISPOSITIONS, Gap, Ledger, Lost, Polled, availability, total
 from leadsman.extensions.ledger.saved import LedgerRow, Now, restore, rows
+
+if TYPE_CHECKING:
+    from leadsman.core.mqtt.answers import Json
 
 FINAL = tuple(word for word in DISPOSITIONS if word != "buffered")
 """The dispositions that do not change any more: a reading that waits gets another one."""
@@ -227,7 +229,7 @@ class Ledgers:
         for entry in self._entries.values():
             entry.ledger.end(now)
 
-    def document(self, name: str, since: float = 0.0, most_gaps: int | None = None) -> dict[str, Json]:
+    def document(self, name: str, since: float = 0.0, most_gaps: int | None = None) -> "dict[str, Json]":
         """The ledger of a device: a `leadsman.extensions.ledger.document.DeviceLedger`.
 
         Args:
@@ -269,7 +271,7 @@ class Ledgers:
         return self._clock.uptime() - now + at
 
 
-def _gap(gap: Gap, now: Now) -> dict[str, Json]:
+def _gap(gap: Gap, now: Now) -> "dict[str, Json]":
     until = now.uptime if gap.until is None else gap.until
     return {
         "since": rfc3339(gap.since + now.offset),

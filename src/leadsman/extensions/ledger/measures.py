@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from leadsman.core.introspection.added import AddedMeasures, counter, gauge
+from leadsman.core.introspection.added_measures import AddedMeasures, counter, gauge
 from leadsman.extensions.ledger.ledger import Disposition, Ledger
 from leadsman.extensions.ledger.ledgers import FINAL, Ledgers
 

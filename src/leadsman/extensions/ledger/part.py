@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.extension import Extension, Join, JoinPhase
-from leadsman.core.introspection.added import AddedMeasures, AddedSection, Member
+from leadsman.core.introspection.added import AddedSection
 from leadsman.core.parts.kinds import DISK
 from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.wiring.core import Core
@@ -17,6 +17,8 @@ from leadsman.extensions.ledger.ledgers import Ledgers, Schedule
 from leadsman.extensions.ledger.reports import LedgerReports
 
 if TYPE_CHECKING:
+    from leadsman.core.introspection.added import Member
+    from leadsman.core.introspection.added_measures import AddedMeasures
     from leadsman.core.introspection.requests import Query
     from leadsman.extensions.ledger.table import LedgerTable
 
@@ -40,12 +42,12 @@ def join(core: Core) -> None:
     core.life.after_delivery.append(end)
 
 
-def _section(ledgers: Ledgers, request: "Query") -> Iterator[Member]:
+def _section(ledgers: Ledgers, request: "Query") -> "Iterator[Member]":
     """What introspection has of the ledgers."""
     return ((name, ledgers.document(name, request.since)) for name in request.names if name in ledgers)
 
 
-def _measures(ledgers: Ledgers) -> AddedMeasures:
+def _measures(ledgers: Ledgers) -> "AddedMeasures":
     from leadsman.extensions.ledger.measures import measures  # for who measures
 
     return measures(ledgers)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.core.introspection.added import AddedMeasures, gauge
+from leadsman.core.introspection.added_measures import AddedMeasures, gauge
 from leadsman.core.parts.kinds import HEARTBEAT
 from leadsman.core.wiring.core import Core
 from leadsman.extensions.nodes.brief import STATES
