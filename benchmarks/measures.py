@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import tempfile
 import time
@@ -32,6 +31,8 @@ MAX_RATE_PER_DEVICE = 100.0
 WIDE = "max_inflight_messages 1000\n"
 """For mosquitto, whose Receive Maximum is 20 unless it is configured: then a round trip of 20 messages is the limit at
 some ten thousand readings a second."""
+RUN = "import asyncio, json, aiomqtt"
+"""What the bare loop imports."""
 SIDES = ("bare", "ours")
 CLIENTS = (*SIDES, "aiomqtt")
 """With leadsman on its other client."""
@@ -77,16 +78,15 @@ def end(process: "subprocess.Popen[str]") -> None:
     process.communicate()
 
 
-def import_time(code: str, times: int) -> float:
-    """Milliseconds to import, above the bare interpreter."""
+def import_time(code: str) -> float:
+    """Milliseconds to import, above the bare interpreter, once."""
 
     def run(what: str) -> float:
         before = time.perf_counter()
         subprocess.run([bare_python.executable(), "-c", what], check=True, cwd=ROOT)
         return (time.perf_counter() - before) * 1e3
 
-    pairs = [(run("pass"), run(code)) for _ in range(times)]
-    return statistics.median(loaded for _, loaded in pairs) - statistics.median(empty for empty, _ in pairs)
+    return -run("pass") + run(code)
 
 
 def first_reading(side: str, devices: int) -> float:

@@ -27,8 +27,8 @@ def distant(_: int) -> list[Row]:
         found = dict(zip(CLIENTS, arrived, strict=True))
         for place, name, unit in (
             (0, f"200 devices at 1 s, 200 ms each way, Receive Maximum {most}: arrive", "/s"),
-            (1, "… age, median", "s"),
-            (2, "… age, p99", "s"),
+            (1, f"… Receive Maximum {most}: age, median", "s"),
+            (2, f"… Receive Maximum {most}: age, p99", "s"),
         ):
             rows.append(ratio_row(name, unit, {side: found[side][place] for side in CLIENTS}, wanted[min(place, 1)]))
     return rows

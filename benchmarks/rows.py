@@ -19,9 +19,12 @@ class Row(NamedTuple):
     ratio: str = NONE
     """leadsman to the bare loop."""
     wanted: str = NONE
+    rounds: tuple[float, ...] = ()
+    """What its budget judges: the ratio of each round, or the value where there is no bare side; see
+    `benchmarks.budgets`."""
 
     def __str__(self) -> str:
-        return " | ".join(self)
+        return " | ".join(self[:-1])
 
 
 def ratio_row(name: str, unit: str, sides: Mapping[str, float], wanted: str) -> Row:
@@ -34,8 +37,8 @@ def ratio_row(name: str, unit: str, sides: Mapping[str, float], wanted: str) -> 
         wanted: the goal.
     """
     cells = [written(sides[side], unit) if side in sides else NONE for side in ("bare", "ours", "aiomqtt")]
-    ratio = f"{sides['ours'] / sides['bare']:.2f}" if sides.get("bare") and "ours" in sides else NONE
-    return Row(name, cells[0], cells[1], cells[2], ratio, wanted)
+    rounds = (sides["ours"] / sides["bare"],) if sides.get("bare") and "ours" in sides else ()
+    return Row(name, cells[0], cells[1], cells[2], f"{rounds[0]:.2f}" if rounds else NONE, wanted, rounds)
 
 
 def written(value: float, unit: str) -> str:
@@ -48,7 +51,8 @@ def paired_row(name: str, unit: str, rounds: Sequence[Mapping[str, float]], want
     """A row of medians, with the median of the ratios: each round ran all sides one after the other, so that a
     neighbour on a shared machine spoils a round and not a side."""
     row = ratio_row(name, unit, {side: statistics.median(each[side] for each in rounds) for side in rounds[0]}, wanted)
-    return row._replace(ratio=f"{statistics.median(each['ours'] / each['bare'] for each in rounds):.2f}")
+    ratios = tuple(each["ours"] / each["bare"] for each in rounds)
+    return row._replace(ratio=f"{statistics.median(ratios):.2f}", rounds=ratios)
 
 
 def interleaved(measure: Callable[[str], float], sides: Sequence[str], times: int) -> list[dict[str, float]]:
