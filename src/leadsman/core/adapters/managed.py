@@ -215,6 +215,11 @@ def share_locks(adapter: object) -> None:
             setattr(adapter, name, SharedLine())
 
 
+def uses_adapters(needs: Iterable[tuple[str, object]]) -> bool:
+    """Whether a handler is given adapters."""
+    return any(isinstance(dependency, ManagedAdapter) for _, dependency in needs)
+
+
 def adapter_names(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     """The names and the classes of the adapters among what a handler needs."""
     adapters = [dependency for _, dependency in needs if isinstance(dependency, ManagedAdapter)]

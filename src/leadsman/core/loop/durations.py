@@ -11,6 +11,8 @@ Duration = float | str | timedelta
 
 MAX_SECONDS = 36_525 * 86_400.0
 """Seconds: a hundred years. A longer time is a mistake, and no date can be written at its end."""
+NEVER = -math.inf
+"""Seconds on any clock: when what has not happened yet happened last. It is one object, which all devices share."""
 _UNITS = (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
 _TEXT = re.compile(r"\s*".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit, _ in _UNITS))
 

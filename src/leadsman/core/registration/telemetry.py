@@ -8,7 +8,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from leadsman.core.adapters.managed import adapter_names, declared_errors
+from leadsman.core.adapters.managed import adapter_names, declared_errors, uses_adapters
 from leadsman.core.loop.durations import Duration, positive_seconds, whole
 from leadsman.core.loop.schedule import Cron
 from leadsman.core.loop.slots import offset_of
@@ -260,7 +260,9 @@ def register_telemetry(
         "needs": needs,
         "plain": plain,
         "cron": cron,
-        "guards": GuardSpec(_policy_of(values, options, needs), values["circuit_breaker"], timeout),
+        "guards": GuardSpec(
+            _policy_of(values, options, needs), values["circuit_breaker"], timeout, adapters=uses_adapters(needs)
+        ),
         "stale_after": values["stale_after"] or _stale_after(interval, cron, timeout or 0.0),
         "undecided": options.get("policy") is None and not any(option in options for option in RETRYING),
         "policy_name": named if isinstance(named := options.get("policy"), str) else None,

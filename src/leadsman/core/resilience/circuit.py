@@ -21,6 +21,7 @@ import math
 from typing import NamedTuple
 
 from leadsman.core.events import CircuitMoved
+from leadsman.core.loop.durations import NEVER
 from leadsman.core.resilience import breaker
 from leadsman.core.resilience.breaker import (
     CLOSED,
@@ -72,7 +73,7 @@ class CircuitGuard:
         caller: Caller | None,
     ) -> None:
         self.state: Circuit = CLOSED
-        self.deferred_until = -math.inf
+        self.deferred_until = NEVER
         """No cycle is admitted before this time, because the device asked for a pause; monotonic seconds."""
         self.entity = entity
         self.held = False
@@ -154,7 +155,7 @@ class CircuitGuard:
 
     def close(self) -> None:
         """Close the circuit and end a deferral."""
-        self.deferred_until = -math.inf
+        self.deferred_until = NEVER
         self._set(breaker.close(self.state))
 
     def disable(self) -> None:
@@ -378,7 +379,7 @@ class SharedCircuit:
         return True
 
     def _last_failure(self, member: CircuitGuard) -> float:
-        return self._rests[member].at if member in self._rests else -math.inf
+        return self._rests[member].at if member in self._rests else NEVER
 
     def _become(self, circuit: Circuit, by_hand: bool = False) -> None:
         self.circuit = circuit

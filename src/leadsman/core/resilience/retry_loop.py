@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from leadsman.core.events import AppFault, AttemptFailed
+from leadsman.core.loop.durations import NEVER
 from leadsman.core.loop.tasks import forget_cancellations
 from leadsman.core.resilience import overrides
 from leadsman.core.resilience.backoff import wait_of
@@ -93,7 +94,7 @@ class Execution(Generic[T]):
         """Admits cycles and counts their outcomes."""
         self.attempts = 0
         """Calls made in the current cycle, or in the last one that failed."""
-        self.resumes_at = -math.inf
+        self.resumes_at = NEVER
         """When the next retry is due, monotonic seconds."""
         self.horizon = math.inf
         """When the next poll is due, monotonic seconds. It is moved later if that poll was missed meanwhile."""
@@ -315,7 +316,7 @@ class Execution(Generic[T]):
         self._called_at = math.inf
         if not self._fast_path:
             self._streak = None
-            self.circuit.deferred_until = -math.inf
+            self.circuit.deferred_until = NEVER
             self._settle(CycleOutcome.SUCCEEDED)
             if self._shared is NO_SHARED_GUARDS and (permit := unchanging(self.circuit.state)) is not None:
                 self._pass, self._fast_path = permit, True

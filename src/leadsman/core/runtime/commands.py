@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.core.adapters.managed import uses_adapters
 from leadsman.core.events import AppFault, CommandDone
 from leadsman.core.loop.tasks import outcome
 from leadsman.core.monitoring.bugs import placed
@@ -25,7 +26,7 @@ from leadsman.core.resilience.environment import NO_GUARDS, Snapshot
 from leadsman.core.resilience.failure import RetryRequested, sift
 from leadsman.core.resilience.guards import guard_call
 from leadsman.core.resilience.turns import LineUser
-from leadsman.core.runtime.handler_calls import PlainCall, SharedResources, uses_adapters
+from leadsman.core.runtime.handler_calls import PlainCall, SharedResources
 from leadsman.core.runtime.publisher import PublisherContext, StatePublisher
 from leadsman.core.runtime.supervision import cancel
 from leadsman.core.text import clean, describe, explain, log_fields

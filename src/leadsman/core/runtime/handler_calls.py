@@ -25,11 +25,6 @@ _MAX_WAIT_SECONDS = 60.0
 """Seconds that a call without a timeout waits for a thread."""
 
 
-def uses_adapters(needs: Dependencies) -> bool:
-    """Whether a handler is given adapters."""
-    return any(isinstance(dependency, ManagedAdapter) for _, dependency in needs)
-
-
 class SharedResources:
     """The threads and bus locks of one app. Handlers that name the same adapter or group share one."""
 

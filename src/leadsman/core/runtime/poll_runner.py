@@ -36,7 +36,7 @@ from leadsman.core.resilience import overrides
 from leadsman.core.resilience.environment import Environment, Snapshot
 from leadsman.core.resilience.failure import Property, RetryRequested
 from leadsman.core.resilience.retry_loop import Execution
-from leadsman.core.runtime.handler_calls import PlainCall, SharedResources, uses_adapters
+from leadsman.core.runtime.handler_calls import PlainCall, SharedResources
 from leadsman.core.runtime.poll_schedule import schedule_of
 from leadsman.core.runtime.publisher import PublisherContext, PublishQueue, StatePublisher, publisher_of
 from leadsman.core.runtime.runner import Answer, Goodbye, report_goodbye
@@ -249,7 +249,7 @@ class PollRunner:
         self.execution = Execution(
             telemetry.name,
             self._read if telemetry.request is None else self._read_requested,
-            telemetry.guards._replace(adapters=uses_adapters(telemetry.needs)),
+            telemetry.guards,
             context.environment,
             bus_lock=context.resources.bus_lock(telemetry.group),
             thread=thread,

@@ -30,10 +30,11 @@ interval is, has one gap, which counts all slots, and not as many as push the ot
 Pure. All times are seconds of `leadsman.core.loop.clock.Clock.uptime`, which is never set, unless noted otherwise.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
+
+from leadsman.core.loop.durations import NEVER
 
 if TYPE_CHECKING:
     from leadsman.core.mqtt.message import Receipt
@@ -175,7 +176,7 @@ class Ledger:
 
     def __init__(self, start: float, poll: Polled | None = NEVER_POLLED) -> None:
         self.poll = poll
-        self.period = Period(start, -math.inf, self)
+        self.period = Period(start, NEVER, self)
         """The current period."""
         self.gap: Gap | None = None
         """The gap that has not ended."""
@@ -261,7 +262,7 @@ class Ledger:
 
     def remember(self, counts: Counts) -> None:
         """Add a period of an earlier run. They come in order, before anything else."""
-        past = Period(counts.start, -math.inf, self)
+        past = Period(counts.start, NEVER, self)
         past.sent = counts.by.get("dropped", 0)
         for word, slots in counts.by.items():
             past.add(word, slots)
