@@ -35,17 +35,17 @@ def cancellations_left_by(call):
 
 class TestInTime:
     def test_a_call_in_time_gives_its_result(self, loop, deadline):
-        assert loop.run_until_complete(deadline(Answers(21.5)).call()) == 21.5
+        assert loop.run_until_complete(deadline(Answers(21.5))()) == 21.5
 
     def test_a_call_in_time_raises_its_own_error(self, loop, deadline):
         with pytest.raises(OSError, match="gone"):
-            loop.run_until_complete(deadline(Answers(OSError("gone"))).call())
+            loop.run_until_complete(deadline(Answers(OSError("gone")))())
 
     def test_a_call_that_has_ended_is_not_cancelled_later(self, loop, deadline, caller):
         limited = deadline(Answers(21.5))
 
         async def work():
-            await limited.call()
+            await limited()
             await asyncio.sleep(60)
             return "undisturbed"
 
@@ -54,7 +54,7 @@ class TestInTime:
 
     def test_a_cancellation_from_outside_is_passed_through(self, loop, deadline):
         async def cancelled():
-            task = asyncio.ensure_future(deadline(hang).call())
+            task = asyncio.ensure_future(deadline(hang)())
             await asyncio.sleep(1)
             task.cancel()
             await asyncio.wait({task})
@@ -65,20 +65,20 @@ class TestInTime:
 
 class TestExpired:
     def test_a_call_that_takes_too_long_is_a_timeout(self, loop, deadline):
-        error = loop.run_until_complete(raised(deadline(hang).call))
+        error = loop.run_until_complete(raised(deadline(hang)))
 
         assert type(error) is DeviceTimeout
         assert str(error) == "no answer within 10s"
         assert loop.time() == pytest.approx(10, abs=0.1)
 
     def test_its_cancellation_is_taken_back(self, loop, deadline):
-        error, left = loop.run_until_complete(cancellations_left_by(deadline(hang).call))
+        error, left = loop.run_until_complete(cancellations_left_by(deadline(hang)))
 
         assert type(error) is DeviceTimeout
         assert left == 0
 
     def test_a_result_after_the_deadline_is_not_used(self, loop, deadline):
-        error, left = loop.run_until_complete(cancellations_left_by(deadline(stubborn(12)).call))
+        error, left = loop.run_until_complete(cancellations_left_by(deadline(stubborn(12))))
 
         assert type(error) is DeviceTimeout
         assert left == 0
@@ -90,7 +90,7 @@ class TestExpired:
             finally:
                 raise OSError("the port is gone")
 
-        error, left = loop.run_until_complete(cancellations_left_by(deadline(dirty).call))
+        error, left = loop.run_until_complete(cancellations_left_by(deadline(dirty)))
 
         assert str(error) == "the port is gone"
         assert left == 0
@@ -99,8 +99,8 @@ class TestExpired:
         slow = []
 
         async def twice():
-            slow.append(await raised(limited.call))
-            slow.append(await raised(limited.call))
+            slow.append(await raised(limited))
+            slow.append(await raised(limited))
 
         limited = deadline(hang)
         loop.run_until_complete(twice())
@@ -111,21 +111,21 @@ class TestExpired:
     def test_a_cancellation_while_the_app_stops_is_passed_through(self, loop, deadline, environment):
         environment.stopping.set()
 
-        error = loop.run_until_complete(raised(deadline(hang).call))
+        error = loop.run_until_complete(raised(deadline(hang)))
 
         assert isinstance(error, asyncio.CancelledError)
 
 
 class TestAbandoned:
     def test_a_call_that_ignores_its_cancellation_is_reported_once(self, loop, deadline, caller):
-        loop.run_until_complete(raised(deadline(stubborn(600)).call))
+        loop.run_until_complete(raised(deadline(stubborn(600))))
 
         assert len(caller.errors) == 1
         assert "still running 5s after its timeout of 10s" in str(caller.errors[0])
 
     def test_it_is_reported_after_the_grace(self, loop, deadline, caller):
         async def watched():
-            task = asyncio.ensure_future(raised(deadline(stubborn(600)).call))
+            task = asyncio.ensure_future(raised(deadline(stubborn(600))))
             await asyncio.sleep(10 + CANCEL_SECONDS - 0.5)
             before = len(caller.errors)
             await asyncio.sleep(1)
@@ -134,7 +134,7 @@ class TestAbandoned:
         assert loop.run_until_complete(watched()) == (0, 1, False)
 
     def test_a_call_that_ends_at_last_says_that_it_was_abandoned(self, loop, deadline):
-        error, left = loop.run_until_complete(cancellations_left_by(deadline(stubborn(600)).call))
+        error, left = loop.run_until_complete(cancellations_left_by(deadline(stubborn(600))))
 
         assert type(error) is Abandoned
         assert "after it was abandoned" in str(error)
@@ -145,7 +145,7 @@ class TestAbandoned:
             await stubborn(600)()
             raise OSError("gone")
 
-        error = loop.run_until_complete(raised(deadline(fails_late).call))
+        error = loop.run_until_complete(raised(deadline(fails_late)))
 
         assert type(error) is Abandoned
         assert str(error.__cause__) == "gone"
@@ -154,8 +154,8 @@ class TestAbandoned:
         calls = iter([stubborn(600), hang])
 
         async def twice():
-            await raised(limited.call)
-            return await raised(limited.call)
+            await raised(limited)
+            return await raised(limited)
 
         limited = deadline(lambda: next(calls)())
 
@@ -188,7 +188,7 @@ class TestBegunByAnAlarm:
             error = await alarm.task
             return error, loop.time() - start
 
-        alarm = Alarm(loop, deadline(blocks).call)
+        alarm = Alarm(loop, deadline(blocks))
         error, after = loop.run_until_complete(work())
 
         assert type(error) is DeviceTimeout
@@ -201,9 +201,9 @@ class TestBegunByAnAlarm:
             return await alarm.task
 
         async def twice():
-            await limited.call()
+            await limited()
             calls.append(hang)
-            await limited.call()
+            await limited()
 
         calls = [Answers(1)]
         limited = deadline(lambda: calls[-1]())
@@ -215,7 +215,7 @@ class TestBegunByAnAlarm:
 
 class TestSilence:
     def test_a_source_without_a_reading_is_silent(self, loop, silence):
-        error = loop.run_until_complete(raised(silence(hang).call))
+        error = loop.run_until_complete(raised(silence(hang)))
 
         assert type(error) is DeviceTimeout
         assert str(error) == "silent for 10s"
@@ -228,7 +228,7 @@ class TestSilence:
             await hang()
 
         source = silence(readings)
-        loop.run_until_complete(raised(source.call))
+        loop.run_until_complete(raised(source))
 
         assert loop.time() == pytest.approx(45 + 10, abs=0.1)
 
@@ -236,7 +236,7 @@ class TestSilence:
         async def after_a_reading():
             source.heard(loop.time())
             await asyncio.sleep(5)
-            return await raised(source.call)
+            return await raised(source)
 
         source = silence(hang)
         loop.run_until_complete(after_a_reading())
@@ -245,7 +245,7 @@ class TestSilence:
 
     def test_an_interruption_is_passed_through(self, loop, silence, caller):
         async def interrupted():
-            task = asyncio.ensure_future(source.call())
+            task = asyncio.ensure_future(source())
             await asyncio.sleep(1)
             task.cancel()
             source.interrupted("its circuit was isolated")
@@ -260,7 +260,7 @@ class TestSilence:
 
     def test_a_run_that_ignores_its_interruption_is_reported_with_the_reason(self, loop, silence, caller):
         async def interrupted():
-            task = asyncio.ensure_future(source.call())
+            task = asyncio.ensure_future(source())
             await asyncio.sleep(1)
             task.cancel()
             source.interrupted("its circuit was isolated")
@@ -275,12 +275,12 @@ class TestSilence:
 
     def test_the_run_after_an_interruption_may_be_silent_again(self, loop, silence):
         async def interrupted():
-            task = asyncio.ensure_future(source.call())
+            task = asyncio.ensure_future(source())
             await asyncio.sleep(1)
             task.cancel()
             source.interrupted("its circuit was isolated")
             await asyncio.wait({task})
-            return await raised(source.call)
+            return await raised(source)
 
         source = silence(hang)
 

@@ -31,6 +31,9 @@ class Counted:
         if self.comparison is not None:
             self.comparison.dropped(at, messages)
 
+    def receipt(self, due):
+        return self
+
     def replaced(self):
         self.sent, self.suppressed = self.sent - 1, self.suppressed + 1
         if self.comparison is not None:
@@ -46,7 +49,7 @@ class Counted:
 def counted(to):
     """Have the readings of a publisher counted."""
     receipt = Counted(to.comparison)
-    to.receipts = lambda due: receipt
+    to.receipts = receipt
     return receipt
 
 

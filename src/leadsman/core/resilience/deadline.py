@@ -41,7 +41,7 @@ _IN_TIME, _EXPIRED, _ABANDONED, _INTERRUPTED = range(4)
 
 
 class Deadline(Generic[T]):
-    """Limits the time of calls, one call at a time. `call` is the limited call, and `ring` its alarm.
+    """Limits the time of calls, one call at a time. It is the limited call itself, and its alarm.
 
     Args:
         call: the call to limit; a coroutine function without arguments.
@@ -93,7 +93,7 @@ class Deadline(Generic[T]):
         """Whether the call under way was cancelled by this deadline."""
         return self._state in (_EXPIRED, _ABANDONED)
 
-    async def call(self) -> T:
+    async def __call__(self) -> T:
         """Make the call.
 
         Raises:

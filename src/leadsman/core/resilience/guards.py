@@ -122,8 +122,7 @@ def guard_call(
         lines: how lines know the call; None if it shares none with others.
     """
     if timeout is not None:
-        deadline = Deadline(call, timeout, environment, caller, None if thread is None else thread.identifier)
-        call = deadline.call
+        call = deadline = Deadline(call, timeout, environment, caller, None if thread is None else thread.identifier)
         if lines is not None:
             lines.deadline = deadline
     if thread is not None:

@@ -197,7 +197,8 @@ class PauseEnd:
 
 
 class PollRunner:
-    """Runs one handler. It is an alarm in the heap and rings when the handler is due."""
+    """Runs one handler. It is an alarm in the heap, which rings when the handler is due, and it is the call that the
+    guards of the handler limit."""
 
     __slots__ = (
         "_began",
@@ -248,7 +249,7 @@ class PollRunner:
             self._call = bound(telemetry.handler, telemetry.needs)
         self.execution = Execution(
             telemetry.name,
-            self._read if telemetry.request is None else self._read_requested,
+            self if telemetry.request is None else self._read_requested,
             telemetry.guards,
             context.environment,
             bus_lock=context.resources.bus_lock(telemetry.group),
@@ -493,7 +494,7 @@ class PollRunner:
                 self._requests.given = NO_PAYLOAD
 
     async def _read_requested(self) -> Reading | None:
-        """As `_read`, of a handler that takes the payload of a request."""
+        """As `__call__`, of a handler that takes the payload of a request."""
         given, telemetry, call = (
             NO_PAYLOAD if self._requests is None else self._requests.given,
             self.telemetry,
@@ -505,7 +506,8 @@ class PollRunner:
             result = await bound(telemetry.handler, telemetry.needs, given)()
         return self._reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
 
-    async def _read(self) -> Reading | None:
+    async def __call__(self) -> Reading | None:
+        """Call the handler once, without its guards: what its execution calls."""
         result, telemetry = await self._call(), self.telemetry
         return self._reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
 

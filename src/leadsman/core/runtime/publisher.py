@@ -40,8 +40,12 @@ class ReadingReceipt(Receipt, Protocol):
     """Polls whose reading the publish rule kept back, or that had nothing to publish."""
 
 
-Receipts = Callable[[float], ReadingReceipt]
-"""Gives the receipt of the reading whose poll came due at a time, in monotonic seconds."""
+class Receipts(Protocol):
+    """Counts the readings of one device."""
+
+    def receipt(self, due: float) -> ReadingReceipt:
+        """The receipt of the reading whose poll came due at `due`, monotonic seconds."""
+        ...
 
 
 class PublisherContext(NamedTuple):
@@ -179,7 +183,7 @@ class StatePublisher:
                 self._context.environment.events.emit(FieldsLeftOut(reading.entity, reading.left_out))
             self._left_out = reading.left_out
         comparison, receipts = self.comparison, self.receipts
-        receipt = None if due is None or receipts is None else receipts(due)
+        receipt = None if due is None or receipts is None else receipts.receipt(due)
         if comparison is not None and self._rule is not None and not always:
             last = comparison.last
             if last is not None and not self._decides(self._rule, last, reading):
@@ -208,7 +212,7 @@ class StatePublisher:
         """The poll that came due at `due`, monotonic seconds, has nothing to publish. A retained reading that is about
         to expire is published once more, with the time at which it was taken: the device is well."""
         if self.receipts is not None:
-            self.receipts(due).suppressed += 1
+            self.receipts.receipt(due).suppressed += 1
         if self._refreshed is None or self._refresh is None:
             return
         reading, message, sent = self._refreshed
@@ -231,7 +235,7 @@ class StatePublisher:
             self.publish(reading, due)
         except Exception as error:
             if due is not None and self.receipts is not None:
-                receipt = self.receipts(due)
+                receipt = self.receipts.receipt(due)
                 receipt.sent += 1
                 receipt.dropped(self._context.environment.clock.uptime())
             self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))

@@ -76,7 +76,7 @@ class SourceRunner:
         self._silence = Silence(self._readings, silence, context.environment, self, self._only_waits)
         self.execution = Execution(
             source.name,
-            self._silence.call,
+            self._silence,
             source.guards,
             context.environment,
             caller=self,

@@ -72,7 +72,7 @@ def _follower(kept: Ledgers) -> Follower:
         if reader is not None and device.runner is not None:
             publisher, poll = device.runner.publisher, device.poll
             ledger = kept.add(device.name, schedule, poll, job=device.job, silence=reader.stale_after)
-            publisher.receipts, ledger.comparison = ledger.receipt, publisher.comparison
+            publisher.receipts, ledger.comparison = ledger, publisher.comparison
         elif isinstance(reader, Telemetry):
             kept.add(device.name, schedule, NEVER_POLLED, job=device.job, enabled=False)
 
