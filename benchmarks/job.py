@@ -6,7 +6,8 @@ outbox holds; with it, the job says at its end what became of each reading.
 
 SIDE is ``bare``, the loop that people write: a task per device that reads, publishes, and sleeps; ``ours``, leadsman;
 ``aiomqtt``, leadsman with its other client; ``spread``, leadsman with `spread=` over the interval; ``filtered``,
-leadsman with five filters of one field. KIND says what a device does, see `KINDS`.
+leadsman with five filters of one field; ``telemetry``, leadsman with `App.telemetry` and no option. KIND says what a
+device does, see `KINDS`.
 """
 
 import argparse
@@ -164,7 +165,10 @@ def ours(given: argparse.Namespace) -> None:
 
     for number in range(given.devices if given.kind != "backlog" else 0):
         read = plain if given.kind in ("plain", "watched") else stamped(meter, FAILING * (given.kind == "failing"))
-        app.add_telemetry(f"d{number}", read, interval=given.interval, retry=3, **options)
+        if given.side == "telemetry":
+            app.telemetry(f"d{number}", interval=given.interval)(read)
+        else:
+            app.add_telemetry(f"d{number}", read, interval=given.interval, retry=3, **options)
     if given.kind == "backlog":
         _sources(app, given.devices, given.interval)
     if given.kind == "watched":
@@ -276,7 +280,7 @@ def _watch_the_loop() -> None:
 def main() -> None:
     """Do the job that the command line says, on one core."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("side", choices=("bare", "ours", "aiomqtt", "spread", "filtered"))
+    parser.add_argument("side", choices=("bare", "ours", "aiomqtt", "spread", "filtered", "telemetry"))
     parser.add_argument("port", type=int)
     parser.add_argument("devices", type=int)
     parser.add_argument("interval", type=float)

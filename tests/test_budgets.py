@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from benchmarks.budgets import PAGE, Budget, beyond_noise, faults, is_exceeded, read
+from benchmarks.extensions_job import added
 from benchmarks.rows import Row, paired_row, ratio_row
+
+from leadsman.extensions import SHIPPED
 
 TABLE = """
 ## Budgets
@@ -71,11 +74,20 @@ def test_each_row_of_the_table_on_the_page_is_a_budget():
     assert len(read(page)) == len(re.findall(r"^\| ", table, re.MULTILINE)) - 1 > 20
 
 
-def test_by_night_the_start_memory_rates_and_imports_are_held_to_budgets_that_the_page_has():
+def test_by_night_the_start_memory_rates_imports_and_extensions_are_held_to_budgets_that_the_page_has():
     (parts,) = re.findall(r'make bench ARGS="(.*)"', Path(".github/workflows/nightly.yml").read_text())
 
-    assert {*parts.split()} >= {"starts", "memories", "rates", "imports"}
+    assert {*parts.split()} >= {"starts", "memories", "rates", "imports", "extensions"}
     assert {*parts.split()} <= {part for part, _ in read(PAGE.read_text())}
+
+
+@pytest.mark.parametrize("extension", [each.package.rpartition(".")[2] for each in SHIPPED])
+def test_each_extension_has_budgets_for_what_it_adds(extension):
+    rows = [
+        row for part, row in read(PAGE.read_text()) if part == "extensions" and row.startswith(f"{extension} adds:")
+    ]
+
+    assert len(rows) == 3
 
 
 def test_what_is_wrong_with_a_row_says_what_it_is_and_what_it_may_be():
@@ -106,3 +118,10 @@ def test_a_row_is_judged_by_its_ratios_to_the_bare_loop():
     assert str(paired) == "start | 3 ms | 3.5 ms | – | 1.25 | ≤ 1"
     assert ratio_row("rate", "/s", {"bare": 4.0, "ours": 8.0}, "≥ 1").rounds == (2.0,)
     assert ratio_row("rate", "/s", {"ours": 8.0}, "≥ 1").rounds == ()
+
+
+def test_an_extension_adds_the_modules_memory_and_calls_that_an_app_without_it_lacks():
+    without = {"modules": ["sys", "json"], "memory": 2048.0, "calls": 10.0}
+    cost = {"modules": ["sys", "ledger.part", "json", "ledger.table"], "memory": 3072.0, "calls": 12.5}
+
+    assert added(without, cost) == (["ledger.part", "ledger.table"], 1.0, 2.5)
