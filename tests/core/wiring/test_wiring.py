@@ -120,6 +120,14 @@ def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
     assert [module for module in OPTIONAL if module in found] == []
 
 
+def test_what_lists_the_devices_before_the_first_reading_imports_no_kind_of_device_that_an_app_does_not_have():
+    program = "import leadsman, sys, leadsman.core.introspection.registry_publication; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+
+    assert "leadsman.core.introspection.registry" in found
+    assert [module for module in OPTIONAL if module in found and module.startswith("leadsman")] == []
+
+
 def test_a_store_is_a_file_and_needs_no_database(tmp_path):
     program = PROGRAM.replace("import App", "import App, Context").replace("read():", "read(context: Context):")
     program = program.replace("    print(", "    context.store['n'] = 1\n    print(")

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from leadsman.core.adapters.managed import ManagedAdapter
-from leadsman.core.introspection.registry import kind_of
 from leadsman.core.loop.durations import human
 from leadsman.core.readings.publish import AllOf, AnyOf, Deadband, Every, OnChange, PublishRule
 from leadsman.core.readings.sensor import FieldPresentation
@@ -34,7 +33,7 @@ def describe_registration(each: Telemetry | Source | Command) -> "Registered":
     """Describe one registration."""
     kind: type = type(each)
     found: dict[str, object] = {
-        "kind": kind_of(each),
+        "kind": each.kind,
         "handler": clean(name_of(each.handler)),
         "needs": labels_of(each.needs),
     }

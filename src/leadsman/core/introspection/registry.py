@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from leadsman.core.introspection.pages import DocumentWriter
 from leadsman.core.introspection.retained import APP, Retained, retained_of
 from leadsman.core.mqtt.topics import Identity, Topics
-from leadsman.core.registration.command import Command
 from leadsman.core.registration.injection import ContextDependency
-from leadsman.core.registration.source import Source
-from leadsman.core.registration.telemetry import Telemetry
 from leadsman.core.text import clean
 
 if TYPE_CHECKING:
-    from leadsman.core.introspection.document import AppSection, Kind, RegistryDevice, RegistryHead
+    from leadsman.core.introspection.document import AppSection, RegistryDevice, RegistryHead
+    from leadsman.core.registration.command import Command
+    from leadsman.core.registration.source import Source
+    from leadsman.core.registration.telemetry import Telemetry
 
 
 LIST_SLICE = 250
@@ -38,16 +38,16 @@ class RegisteredDevice(Protocol):
 class DeclaredDevice(NamedTuple):
     """A device or a side job of an app that does not run."""
 
-    registrations: list[Telemetry | Source | Command]
+    registrations: "list[Telemetry | Source | Command]"
 
     @property
     def job(self) -> bool:
         """Whether it is a side job."""
-        return kind_of(self.registrations[0]) == "periodic"
+        return self.registrations[0].kind == "periodic"
 
 
 def declared(
-    telemetries: Mapping[str, Telemetry], sources: Mapping[str, Source], commands: Mapping[str, Command]
+    telemetries: "Mapping[str, Telemetry]", sources: "Mapping[str, Source]", commands: "Mapping[str, Command]"
 ) -> dict[str, DeclaredDevice]:
     """The devices and side jobs of an app that does not run. A device may have one that reads it and its commands."""
     found: dict[str, DeclaredDevice] = {}
@@ -55,15 +55,6 @@ def declared(
     for name, each in (item for kind in kinds for item in kind.items()):
         found.setdefault(name, DeclaredDevice([])).registrations.append(each)
     return found
-
-
-def kind_of(each: Telemetry | Source | Command) -> "Kind":
-    """The decorator of a registration."""
-    if isinstance(each, Telemetry):
-        return "periodic" if each.job else "telemetry"
-    if isinstance(each, Source):
-        return "source" if each.events is None else "event"
-    return "command"
 
 
 def app_section(about: Identity) -> "AppSection":
@@ -165,18 +156,18 @@ class DeviceRegistry:
         return found
 
 
-def keeps_others(found: Iterable[Telemetry | Source | Command]) -> bool:
+def keeps_others(found: "Iterable[Telemetry | Source | Command]") -> bool:
     """Whether a device may publish again at any time to a topic below it that leadsman cannot list before: its
     handler may, and so do readings whose values have topics of their own."""
     return any(
-        (not isinstance(each, Command) and each.layout != "json")
+        (each.kind != "command" and each.layout != "json")
         or any(isinstance(need, ContextDependency) for _, need in each.needs)
         for each in found
     )
 
 
 def registry_entry(
-    topics: Topics, name: str, found: Sequence[Telemetry | Source | Command], others: Collection[str], *, health: bool
+    topics: Topics, name: str, found: "Sequence[Telemetry | Source | Command]", others: Collection[str], *, health: bool
 ) -> "RegistryDevice | None":
     """A device in the registry, with its topics; None for a side job.
 
@@ -188,10 +179,10 @@ def registry_entry(
         health: whether it has a topic for its health, as devices have while discovery for Home Assistant is on.
     """
     enabled = [each for each in found if each.enabled]
-    kinds = [kind for each in enabled or found if (kind := kind_of(each)) != "periodic"]
+    kinds = [kind for each in enabled or found if (kind := each.kind) != "periodic"]
     if not kinds:
         return None
-    reader = next((each for each in found if not isinstance(each, Command)), None)
+    reader = next((each for each in found if each.kind != "command"), None)
     entry: RegistryDevice = {"kinds": kinds, "topics": {}, "retained": ["availability"]}
     paths, retained = entry["topics"], entry["retained"]
     if reader is None or reader.layout != "fields":
@@ -214,8 +205,8 @@ def registry_entry(
         others = {*others, topics.of(name, reader.content.name)}
     if others:
         entry["others"] = sorted(others)
-    if isinstance(reader, Source) and reader.found_by is not None:
-        entry["found_by"] = reader.found_by
+    if (found_by := getattr(reader, "found_by", None)) is not None:
+        entry["found_by"] = found_by
     if not enabled:
         entry["enabled"] = False
     return entry

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from leadsman.core.mqtt.answers import object_in
 from leadsman.core.mqtt.topics import RESERVED, Topics, is_topic
-from leadsman.core.text.identifiers import identifier
 
 APP = ""
 """The key of retained topics that belong to the app, and to no device."""
@@ -43,6 +42,8 @@ def may_be_removed(topic: str, prefix: str) -> bool:
 
 def may_describe(topic: str, prefix: str) -> bool:
     """Whether a topic may have a configuration of Home Assistant, ``{discovery}/device/{app}/{device}/config``."""
+    from leadsman.core.text.identifiers import identifier  # few topics lie outside the prefix
+
     levels = topic.split("/")
     return len(levels) >= 5 and levels[-1] == "config" and levels[-4:-2] == ["device", identifier(prefix)]
 

@@ -236,7 +236,7 @@ def _speakable(topic: str) -> bool:
         length = len(topic.encode())
     except UnicodeEncodeError:
         return False
-    return length <= MAX_TOPIC_BYTES and not any(c in "+#" or not c.isprintable() for c in topic)
+    return length <= MAX_TOPIC_BYTES and topic.isprintable() and "+" not in topic and "#" not in topic
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))

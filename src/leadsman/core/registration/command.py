@@ -82,6 +82,11 @@ class Command(NamedTuple):
     of_extensions: Options = NO_VALUES
     """The options that extensions add."""
 
+    @property
+    def kind(self) -> Literal["command"]:
+        """The decorator."""
+        return "command"
+
 
 def register_command(
     name: str,

@@ -3,7 +3,7 @@ the device sends them."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from leadsman.core.loop.durations import Duration
 from leadsman.core.mqtt.message import Delivery
@@ -101,6 +101,11 @@ class Source(NamedTuple):
     """Which events it sends; None if it gives readings."""
     of_extensions: Options = NO_VALUES
     """The options that extensions add."""
+
+    @property
+    def kind(self) -> Literal["source", "event"]:
+        """The decorator."""
+        return "source" if self.events is None else "event"
 
 
 def register_source(

@@ -219,6 +219,11 @@ class Telemetry(NamedTuple):
     """The options that extensions add."""
 
     @property
+    def kind(self) -> Literal["telemetry", "periodic"]:
+        """The decorator."""
+        return "periodic" if self.job else "telemetry"
+
+    @property
     def offset(self) -> float:
         """Seconds from the start of the app to the first poll. All members of a group have the same offset, and so
         common times."""
