@@ -82,11 +82,21 @@ class AcceptedReading:
     A reading counts as soon as the outbox has it. The outbox drops the newest reading of a topic only if it is too
     large, if it expires, if the broker refuses it for good, or if its row on disk is damaged. Then the reading before
     it counts again, or none. Pure.
+
+    Args:
+        rule: compares the readings.
     """
 
-    __slots__ = ("_before", "_taken", "last", "published", "replayed")
+    __slots__ = ("_before", "_taken", "last", "published", "refused", "replayed", "rule", "rule_errors", "rule_failing")
 
-    def __init__(self) -> None:
+    def __init__(self, rule: PublishRule) -> None:
+        self.rule = rule
+        self.rule_errors = 0
+        """How often the rule raised an error."""
+        self.rule_failing = False
+        """Whether it did at the last reading."""
+        self.refused: Fields | None = None
+        """The fields of the last reading, if the rule did not publish it."""
         self.last: LastPublished | None = None
         """None before the first reading, and when it is not known whether the broker has one."""
         self.published = self.replayed = 0
@@ -99,11 +109,12 @@ class AcceptedReading:
         `leadsman.core.loop.clock.Clock.uptime`, as the outbox has it."""
         self._before = None if self.last is None else self.last.fields
         self.last = LastPublished(fields, at)
+        self.refused = None
         self._taken = taken
 
-    def passed_over(self, last: LastPublished) -> None:
-        """A reading was not published, since the rule compared it with this one."""
-        self.last = last._replace(since=last.since + 1)
+    def passed_over(self, last: LastPublished, fields: Fields) -> None:
+        """A reading with these fields was not published, since the rule compared it with the last one."""
+        self.last, self.refused = last._replace(since=last.since + 1), fields
 
     def dropped(self, at: float, messages: int = 1) -> None:
         """See `leadsman.core.mqtt.message.Receipt`. How long ago the last publication was does not change: the rule
@@ -132,10 +143,6 @@ class StatePublisher:
         "_published_wall",
         "_refresh",
         "_refreshed",
-        "_refused",
-        "_rule",
-        "_rule_errors",
-        "_rule_failing",
         "_topic",
         "comparison",
         "own_topics",
@@ -145,12 +152,13 @@ class StatePublisher:
 
     def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> None:
         self._refresh = delivery.expiry / REFRESHES if delivery.retain and delivery.expiry is not None else None
-        self._rule = rule if rule is None or self._refresh is None else AnyOf(rule, Every(self._refresh))
+        if rule is not None and self._refresh is not None:
+            rule = AnyOf(rule, Every(self._refresh))
         self._delivery = delivery
         self._context = context
         self._topic = context.topics.state(name)
         self._history = None if delivery.history is None else context.topics.history(name)
-        self.comparison = None if rule is None else AcceptedReading()
+        self.comparison = None if rule is None else AcceptedReading(rule)
         """The reading that the publish rule compares with. It is notified of readings that never arrive."""
         self.own_topics: ContentTopic | FieldTopics | None = None
         """Publishes each reading otherwise than as one JSON object; None where it is one."""
@@ -160,10 +168,7 @@ class StatePublisher:
         self._refreshed: tuple[Reading, Message, float] | None = None
         """The reading that the broker forgets, as it was sent, and when that was, monotonic seconds; None if it forgets
         none."""
-        self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
-        self._rule_failing = False
-        self._rule_errors = 0
         self.published = 0
         """Readings that were handed to the outbox."""
 
@@ -184,11 +189,10 @@ class StatePublisher:
             self._left_out = reading.left_out
         comparison, receipts = self.comparison, self.receipts
         receipt = None if due is None or receipts is None else receipts.receipt(due)
-        if comparison is not None and self._rule is not None and not always:
+        if comparison is not None and not always:
             last = comparison.last
-            if last is not None and not self._decides(self._rule, last, reading):
-                comparison.passed_over(last)
-                self._refused = reading.fields
+            if last is not None and not self._decides(comparison, last, reading):
+                comparison.passed_over(last, reading.fields)
                 if receipt is not None:
                     receipt.suppressed += 1
                 return
@@ -196,7 +200,6 @@ class StatePublisher:
         if comparison is not None:
             taken = reading.wall - (message.clock_offset or 0.0)  # as the outbox computes it
             comparison.accepted(reading.fields, reading.at, taken)
-            self._refused = None
         self._published_wall = reading.wall
         if self._refresh is not None:
             self._refreshed = reading, message._replace(receipt=None), reading.at
@@ -224,9 +227,12 @@ class StatePublisher:
     @property
     def publication(self) -> Publication:
         """What it did with the readings so far."""
-        last = None if self.comparison is None else self.comparison.last
+        comparison = self.comparison
+        if comparison is None:
+            return Publication(self._published_wall, 0, None, None)
+        last = comparison.last
         suppressed, fields = (0, None) if last is None else (last.since, last.fields)
-        return Publication(self._published_wall, suppressed, fields, self._refused, self._rule_errors)
+        return Publication(self._published_wall, suppressed, fields, comparison.refused, comparison.rule_errors)
 
     def try_publish(self, reading: Reading, due: float | None = None) -> None:
         """Publish a reading as `publish` does. A fault of ours is reported: this reading is lost, and the others are
@@ -264,16 +270,16 @@ class StatePublisher:
         expires = reading.at + (self._delivery.history or 0.0)
         return message._replace(topic=topic, retain=False, expires=expires, latest=False)
 
-    def _decides(self, rule: PublishRule, last: LastPublished, reading: Reading) -> bool:
+    def _decides(self, comparison: AcceptedReading, last: LastPublished, reading: Reading) -> bool:
         try:
-            wanted = bool(rule.decide(last, reading.fields, reading.at))
+            wanted = bool(comparison.rule.decide(last, reading.fields, reading.at))
         except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
-            if not self._rule_failing:
+            if not comparison.rule_failing:
                 self._context.environment.events.emit(AppFault(f"publish rule of {reading.entity}", error))
-            self._rule_failing = True
-            self._rule_errors += 1
+            comparison.rule_failing = True
+            comparison.rule_errors += 1
             return True
-        self._rule_failing = False
+        comparison.rule_failing = False
         return wanted
 
 
@@ -287,7 +293,7 @@ class LoggedPublisher(StatePublisher):
         super().publish(reading, due, always=always)
         fields = reading.fields
         last = None if self.comparison is None else self.comparison.last
-        published = self._rule is None or (last is not None and last.fields is fields)
+        published = self.comparison is None or (last is not None and last.fields is fields)
         verb = "published" if published else "not published, because of its publish rule:"
         size, names = count_noun(len(encode(fields)), "byte"), clean(", ".join(fields))
         logger.debug(

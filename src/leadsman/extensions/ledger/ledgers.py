@@ -6,7 +6,6 @@ A poll on request has no slot, unless a poll of the schedule answers it. Whateve
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.core.event_bus import EventBus, Phase
@@ -42,19 +41,30 @@ class Schedule(NamedTuple):
         return slots_between(self.cron, self.interval or 0.0, origin, since, until) if self.has_slots else 0
 
 
-@dataclass(slots=True)
-class LedgerEntry:
-    """The ledger of a device or a side job."""
+class LedgerEntry(Ledger):
+    """The ledger of a device or a side job, and when that is due.
 
-    ledger: Ledger
-    schedule: Schedule
-    job: bool
-    allowed: float
-    """Seconds without a reading after which a gap of a source begins."""
-    heard_at: float = math.inf
-    """When the last reading of a source was taken, monotonic seconds; infinity before the first."""
-    disabled: Now | None = None
-    """Until when the slots are counted of a device that is not enabled; None of one that is enabled."""
+    Args:
+        start: now.
+        poll: polls it; None for a source.
+        schedule: when it is due.
+        job: whether it is a side job.
+        allowed: seconds without a reading after which a gap of a source begins.
+        disabled: until when the slots are counted of a device that is not enabled; None of one that is enabled.
+    """
+
+    __slots__ = ("allowed", "disabled", "heard_at", "job", "schedule")
+
+    def __init__(
+        self, start: float, poll: Polled | None, schedule: Schedule, *, job: bool, allowed: float, disabled: Now | None
+    ) -> None:
+        super().__init__(start, poll)
+        self.schedule = schedule
+        self.job = job
+        self.allowed = allowed
+        self.heard_at = math.inf
+        """When the last reading of a source was taken, monotonic seconds; infinity before the first."""
+        self.disabled = disabled
 
 
 class Ledgers:
@@ -92,11 +102,11 @@ class Ledgers:
             silence: seconds without a reading after which a gap of a source begins.
             enabled: whether it is read. The slots of one that is not are counted all the same.
         """
-        ledger = Ledger(self._clock.uptime(), poll)
         schedule = self._schedules.setdefault(schedule, schedule)
-        disabled = None if enabled else self._first
-        self._entries[name] = LedgerEntry(ledger, schedule, job, silence, disabled=disabled)
-        return ledger
+        disabled, start = None if enabled else self._first, self._clock.uptime()
+        entry = LedgerEntry(start, poll, schedule, job=job, allowed=silence, disabled=disabled)
+        self._entries[name] = entry
+        return entry
 
     def remove(self, name: str) -> None:
         """Remove the ledger of a device, if it has one."""
@@ -126,7 +136,7 @@ class Ledgers:
             else:
                 slots = entry.schedule.slots(0.0, before.wall, now.wall)
             if slots:
-                entry.ledger.period.add("disabled", slots)
+                entry.period.add("disabled", slots)
         return entry
 
     # What happens
@@ -145,23 +155,21 @@ class Ledgers:
         entry = self._entries.get(event.entity)
         if entry is None:
             return
-        ledger = entry.ledger
-        if ledger.poll is None:
+        if entry.poll is None:
             if event.at - entry.heard_at > entry.allowed:
-                ledger.silent("silent", self._uptime(entry.heard_at + entry.allowed, event.at))
+                entry.silent("silent", self._uptime(entry.heard_at + entry.allowed, event.at))
             entry.heard_at = event.at
-        if ledger.gap is not None:
-            ledger.heard(self._clock.uptime())
+        if entry.gap is not None:
+            entry.heard(self._clock.uptime())
 
     def _on_no_reading(self, event: PollWithoutReading) -> None:
         entry, why = self._entries.get(event.entity), event.why
         if entry is None:
             return
-        ledger = entry.ledger
         # Several polls were passed over together, maybe for hours: they belong to the period in which that is noticed.
-        period = ledger.period if event.polls > 1 else ledger.receipt(event.due)
+        period = entry.period if event.polls > 1 else entry.receipt(event.due)
         disposition: Lost = "missed" if why == "late" or why == "stopped" else why
-        ledger.lost(period, disposition, self._uptime(event.due, event.at), event.polls, why)
+        entry.lost(period, disposition, self._uptime(event.due, event.at), event.polls, why)
 
     def _on_failure(self, event: PollFailed) -> None:
         entry, error = self._entries.get(event.entity), event.error
@@ -170,8 +178,8 @@ class Ledgers:
         disposition: Lost = "timed_out" if isinstance(error, TimeoutError) else "failed"
         if event.due is not None:
             self._lost(entry, disposition, event.due, event.at)
-        elif entry.ledger.poll is None and not isinstance(error, ResultError):  # one bad reading is no silence
-            entry.ledger.silent(disposition, self._clock.uptime())
+        elif entry.poll is None and not isinstance(error, ResultError):  # one bad reading is no silence
+            entry.silent(disposition, self._clock.uptime())
 
     def _on_pause(self, event: PollDeferred) -> None:
         entry = self._entries.get(event.entity)
@@ -182,18 +190,18 @@ class Ledgers:
         entry, at = self._entries.get(event.entity), self._clock.uptime()
         if entry is None:
             return
-        if entry.ledger.poll is None:
-            entry.ledger.silent("circuit_open", at)
+        if entry.poll is None:
+            entry.silent("circuit_open", at)
         else:
-            entry.ledger.lost(entry.ledger.period, "circuit_open", at)
+            entry.lost(entry.period, "circuit_open", at)
 
     def _on_goodbye(self, event: DeviceLeft) -> None:
         if (entry := self._entries.get(event.entity)) is not None:
-            entry.ledger.silent("left", self._clock.uptime())
+            entry.silent("left", self._clock.uptime())
 
     def _lost(self, entry: LedgerEntry, disposition: Lost, due: float, now: float) -> None:
         """The poll that came due at `due` gave no reading. Both times are monotonic seconds."""
-        entry.ledger.lost(entry.ledger.receipt(due), disposition, self._uptime(due, now))
+        entry.lost(entry.receipt(due), disposition, self._uptime(due, now))
 
     # Restored and saved rows
 
@@ -211,7 +219,7 @@ class Ledgers:
         entry = self._entries.get(name)
         if entry is None or entry.disabled is not None:
             return []
-        return restore(entry.ledger, found, self.now(), entry.schedule.slots, durable=durable)
+        return restore(entry, found, self.now(), entry.schedule.slots, durable=durable)
 
     def rows(self, name: str, *, stopped: bool) -> Iterable[LedgerRow]:
         """The rows that the state file keeps of a device: those that changed since its period began. None of one
@@ -221,13 +229,13 @@ class Ledgers:
             KeyError: there is no such device.
         """
         entry = self._entries[name]
-        return () if entry.disabled is not None else rows(entry.ledger, self.now(), self._first.offset, stopped=stopped)
+        return () if entry.disabled is not None else rows(entry, self.now(), self._first.offset, stopped=stopped)
 
     def end(self) -> None:
         """Readings that the broker does not have will never arrive."""
         now = self._clock.uptime()
         for entry in self._entries.values():
-            entry.ledger.end(now)
+            entry.end(now)
 
     def document(self, name: str, since: float = 0.0, most_gaps: int | None = None) -> "dict[str, Json]":
         """The ledger of a device: a `leadsman.extensions.ledger.document.DeviceLedger`.
@@ -241,11 +249,10 @@ class Ledgers:
             KeyError: there is no such device.
         """
         entry, now = self[name], self.now()
-        ledger = entry.ledger
-        periods = ledger.periods()
+        periods = entry.periods()
         ends = [*(each.start for each in periods[1:]), now.uptime]
         chosen = [each for each, end in zip(periods, ends, strict=True) if end + now.offset > since]
-        gaps = [each for each in ledger.gaps() if each.until is None or each.until + now.offset >= since]
+        gaps = [each for each in entry.gaps() if each.until is None or each.until + now.offset >= since]
         by, slots = total(chosen), sum(each.slots for each in chosen)
         share = availability(by) if slots else None
         events = {"events": sum(by.values())} if entry.schedule.events else {}

@@ -21,17 +21,17 @@ def measures(ledgers: Ledgers) -> AddedMeasures:
     def slots(name: str) -> Mapping[str, float]:
         """All dispositions, from 0: ``increase()`` does not see the first one of a series that begins with it."""
         kept = ledgers.get(name)
-        return _counts(kept.ledger, FINAL) if kept is not None and kept.schedule.has_slots else {}
+        return _counts(kept, FINAL) if kept is not None and kept.schedule.has_slots else {}
 
     def events(name: str) -> Mapping[str, float]:
         """As `slots`, of a device that sends events: each counts for itself."""
         kept = ledgers.get(name)
-        return _counts(kept.ledger, OF_EVENTS) if kept is not None and kept.schedule.events else {}
+        return _counts(kept, OF_EVENTS) if kept is not None and kept.schedule.events else {}
 
     def availability(name: str) -> float | None:
         """0 to 1; None for a device without slots."""
         kept = ledgers.get(name)
-        share = None if kept is None or not kept.schedule.has_slots else kept.ledger.availability()
+        share = None if kept is None or not kept.schedule.has_slots else kept.availability()
         return None if share is None else share / 100
 
     return AddedMeasures(device={SLOTS: slots, EVENTS: events, AVAILABILITY: availability})

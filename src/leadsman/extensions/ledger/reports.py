@@ -96,7 +96,7 @@ class LedgerReports:
         """A broker that has lost the session may have lost what it retained, too."""
         if self._published and not self._link.resumed:
             for name in self.ledgers:
-                self.ledgers[name].ledger.news = True
+                self.ledgers[name].news = True
 
     def _current_hour(self) -> float:
         return (self._environment.clock.wall() + MINUTE_TOLERANCE) // HOUR
@@ -113,7 +113,7 @@ class LedgerReports:
         for number, name in enumerate(tuple(self.ledgers), 1):
             if name in self.ledgers:  # else it was forgotten meanwhile
                 self._save(name, stopped=False)
-                ledger = self.ledgers[name].ledger
+                ledger = self.ledgers[name]
                 ledger.begin(clock.uptime(), clock.monotonic())
                 ledger.news = True
             if number % DEVICES_PER_TURN == 0:
@@ -127,7 +127,7 @@ class LedgerReports:
             for name in tuple(self.ledgers):
                 while self._link.up and self._link.outbox.bytes > MAX_OUTBOX_BYTES:
                     yield OUTBOX_CHECK_INTERVAL
-                if name in self.ledgers and self.ledgers[name].ledger.news and self._link.up:
+                if name in self.ledgers and self.ledgers[name].news and self._link.up:
                     self._publish(name)
                     published += 1
                     if published % DEVICES_PER_TURN == 0:
@@ -137,7 +137,7 @@ class LedgerReports:
 
     def _publish(self, name: str) -> None:
         entry = self.ledgers[name]
-        entry.ledger.news = False
+        entry.news = False
         self._save(name, stopped=False)
         if entry.job:
             return
