@@ -39,6 +39,7 @@ class Listener:
         self.client.disconnect()
         with contextlib.suppress(AttributeError):  # its thread ended between paho's look at it and the wait for it
             self.client.loop_stop()
+        self.client.on_message = None  # no circle: paho closes its sockets with the client, and not with the garbage
 
     def on(self, topic):
         return [message for _, message in list(self.messages) if message.topic == topic]
