@@ -26,6 +26,7 @@ from benchmarks import (
     recovery,
     service,
     simulated,
+    slow,
     soak,
 )
 from benchmarks.measures import CLIENTS, SIDES
@@ -219,6 +220,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "memories": memories,
     "rates": rates,
     "extensions": extensions.extensions,
+    "slow": slow.slow,
     "limits": limits,
     "ends": ends,
     "overload": overload.overloaded,

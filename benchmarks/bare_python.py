@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import venv
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -43,15 +43,46 @@ def packages(extras: Collection[str] = ()) -> set[str]:
 @functools.cache
 def executable(*extras: str) -> str:
     """The path of the interpreter, with the packages of these extras. It is removed when this process ends."""
+    library = _library()
+    for source in _sources(extras):
+        (library / source.name).symlink_to(source)
+    compileall.compile_dir(library, maxlevels=0, quiet=1)  # modules that are a file; pip compiles what it installs
+    return _interpreter(library)
+
+
+@functools.cache
+def copied() -> str:
+    """The same with copies of the packages of a base install, so that their bytecode can be forgotten."""
+    library = _library()
+    for source in _sources(()):
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, library / source.name)
+    return _interpreter(library)
+
+
+def forget_bytecode(python: str) -> None:
+    """Remove what was compiled of the packages of `copied`: the next start compiles them, as a first one does."""
+    for folder in [*Path(python).parents[1].rglob("__pycache__")]:
+        shutil.rmtree(folder)
+
+
+def _library() -> Path:
+    """The folder for packages of a new environment."""
     directory = Path(tempfile.mkdtemp(prefix="leadsman-bare-python-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     venv.create(directory, symlinks=True, with_pip=False)
     (library,) = directory.glob("lib/python3.*/site-packages")
-    (library / "leadsman").symlink_to(Path(leadsman.__file__).parent)
+    return library
+
+
+def _interpreter(library: Path) -> str:
+    return str(library.parents[2] / "bin" / "python")
+
+
+def _sources(extras: Collection[str]) -> Iterator[Path]:
+    """Where the packages and modules are that leadsman with these extras has, itself among them."""
+    yield Path(leadsman.__file__).parent
     for name in packages(extras) - {"leadsman"}:
         distribution = metadata.distribution(name)
         tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
         for top in tops:
-            (library / top).symlink_to(Path(str(distribution.locate_file(top))).resolve())
-    compileall.compile_dir(library, maxlevels=0, quiet=1)  # modules that are a file; pip compiles what it installs
-    return str(directory / "bin" / "python")
+            yield Path(str(distribution.locate_file(top))).absolute()

@@ -68,7 +68,7 @@ def is_exceeded(rounds: Sequence[float], budget: Budget) -> bool:
 
 def faults(part: str, rows: Sequence[Row], budgets: Budgets) -> list[str]:
     """What is wrong with the rows of a part: a budget that is exceeded, a row that has rounds and no budget, and a
-    budget for which there is no value."""
+    budget for which there is no value. A part of which nothing could be measured says so in its rows, and has none."""
     found = list[str]()
     for row in rows:
         if not row.rounds:
@@ -83,5 +83,5 @@ def faults(part: str, rows: Sequence[Row], budgets: Budgets) -> list[str]:
                 f"{len(row.rounds)} rounds; the budget is {budget}"
             )
     judged = {row.name for row in rows if row.rounds}
-    unused = (row for where, row in budgets if where == part and row not in judged)
+    unused = (row for where, row in budgets if where == part and row not in judged) if judged else ()
     return [*found, *(f"`{part}`: no value for the budget of: {row}" for row in unused)]

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,8 @@ RUN = "import asyncio, json, aiomqtt"
 SIDES = ("bare", "ours")
 CLIENTS = (*SIDES, "aiomqtt")
 """With leadsman on its other client."""
+LAUNCHER = ContextVar[tuple[str, ...]]("launcher", default=())
+"""The words that start the interpreter of a job; none: that of `bare_python`."""
 
 
 def job(
@@ -50,7 +53,7 @@ def job(
 ) -> "subprocess.Popen[str]":
     """Start the job as a process; see `benchmarks.job`. Its environment is `with_state` unless one is given."""
     words = map(str, (side, port, devices, interval, duration, kind, *outbox))
-    command = [bare_python.executable(), "-m", "benchmarks.job", *words]
+    command = [*(LAUNCHER.get() or (bare_python.executable(),)), "-m", "benchmarks.job", *words]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

@@ -107,6 +107,10 @@ def test_a_row_that_can_have_a_budget_and_has_none_is_a_fault_and_so_is_a_budget
     ]
 
 
+def test_a_part_of_which_nothing_could_be_measured_exceeds_no_budget():
+    assert faults("starts", [Row("not measured")], read(TABLE)) == []
+
+
 def test_rows_within_their_budgets_have_no_fault():
     assert faults("starts", [Row("start, 10 devices", rounds=(1.3,))], read(TABLE)) == []
 
