@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable
 
 from benchmarks import (
+    bare_python,
     budgets,
     calls,
     cluster,
@@ -71,6 +72,14 @@ def memories(times: int) -> list[Row]:
     return [
         paired_row("memory with 10 devices", "MiB", few, "≤ 1.0"),
         paired_row("memory per further device", "KiB", each, "≤ 2 KiB"),
+    ]
+
+
+def weight(_: int) -> list[Row]:
+    count, size = float(len(bare_python.packages())), bare_python.size() / 1e6
+    return [
+        Row("a base install: packages, leadsman among them", ours=written(count, ""), rounds=(count,)),
+        Row("a base install: size on disk, without bytecode", ours=written(size, "MB"), rounds=(size,)),
     ]
 
 
@@ -218,6 +227,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "starts": starts,
     "silent": silent,
     "memories": memories,
+    "weight": weight,
     "rates": rates,
     "extensions": extensions.extensions,
     "slow": slow.slow,

@@ -65,6 +65,12 @@ def forget_bytecode(python: str) -> None:
         shutil.rmtree(folder)
 
 
+def size() -> int:
+    """Bytes on disk of a base install, without bytecode and without the interpreter."""
+    files = (file for source in _sources(()) for file in ([source] if source.is_file() else source.rglob("*")))
+    return sum(file.stat().st_size for file in files if file.is_file() and "__pycache__" not in file.parts)
+
+
 def _library() -> Path:
     """The folder for packages of a new environment."""
     directory = Path(tempfile.mkdtemp(prefix="leadsman-bare-python-"))

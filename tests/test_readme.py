@@ -58,8 +58,10 @@ def test_the_figures_of_the_readme_are_those_of_the_measurements():
     away = re.search(r"^\| 13 .*?taken (\d+); lost 0", faults, re.MULTILINE)[1]
     bare, ours = re.search(r"^\| memory with 10 devices \| (\S+) MiB \| (\S+) MiB", benchmarks, re.MULTILINE).groups()
     loop, leadsman = re.search(r"reading received, 10 devices \| ([\d.]+) ms \| (\d+) ms", benchmarks).groups()
+    packages, size = re.findall(r"^\| a base install: [^|]* \| – \| ([^|]+) \|", benchmarks, re.MULTILINE)
 
     text = " ".join(README.split())
+    assert f"**It costs little:** {packages} packages, {size};" in text
     assert f"[back {float(until):.0f} s after a long outage]" in text
     assert f"on average, not {plain} s" in text
     assert f"[0 of {taken} lost]" in text
