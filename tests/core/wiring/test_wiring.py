@@ -56,8 +56,10 @@ OPTIONAL = (
     "leadsman.core.spool",
     "leadsman.extensions.nodes.settings",
     "leadsman.extensions.http.settings",
+    "dataclasses",
     "decimal",
     "pydantic",
+    "shlex",
     "sqlite3",
     "uuid",
 )

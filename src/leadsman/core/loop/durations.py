@@ -14,7 +14,7 @@ MAX_SECONDS = 36_525 * 86_400.0
 NEVER = -math.inf
 """Seconds on any clock: when what has not happened yet happened last. It is one object, which all devices share."""
 _UNITS = (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
-_TEXT = re.compile(r"\s*".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit, _ in _UNITS))
+_TEXT = r"\s*".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit, _ in _UNITS)
 
 
 def seconds(value: Duration, what: str = "a duration") -> float:
@@ -108,7 +108,7 @@ def positive_seconds(value: Duration, what: str) -> float:
 
 
 def _parse(text: str, what: str) -> float:
-    match = _TEXT.fullmatch(text.strip())
+    match = re.fullmatch(_TEXT, text.strip())
     if match is None or not any(match.groups()):
         raise InvalidValue(
             f"{what} is {text!r}; write numbers with units, largest first, such as '90s', '5m' or '1h30m'"

@@ -5,7 +5,6 @@ import logging
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
-from shlex import quote
 
 from leadsman.core.events import (
     AdapterFailed,
@@ -313,6 +312,8 @@ class Log:
                 about = log_fields("held", entity, by=by)
                 logger.info("%s: held by %s until it is released%s", entity, by, more, extra=about)
             case DeviceHeld():
+                from shlex import quote  # few devices are held
+
                 how = f"leadsman release {quote(entity)} --prefix {quote(self._prefix)}"
                 about = log_fields("held", entity)
                 logger.error("%s: held until somebody releases it with: %s%s", entity, how, more, extra=about)

@@ -34,7 +34,7 @@ _WILLS = ((1, True), (1, False), (0, True))
 """The QoS of a will, and whether it is kept: more than the least, the most first."""
 _imported: set[str] = set()
 """The clients whose import has ended."""
-_WILL = re.compile(r"\bwill\b(?! (?:be|not|restart|shut|close|expire|retry)\b)", re.IGNORECASE)
+_WILL = r"(?i)\bwill\b(?! (?:be|not|restart|shut|close|expire|retry)\b)"
 """The will, and not the verb."""
 
 
@@ -118,7 +118,7 @@ def _is_about_will(error: ConnectionRefused) -> bool:
     """Whether the broker refuses the will, and not the client: its topic (MQTT 5 §3.2.2.2), or, by its Reason
     String, its publication, for which there is no reason code."""
     return error.code == TOPIC_INVALID or (
-        error.code == NOT_AUTHORIZED and _WILL.search(error.reason_string or "") is not None
+        error.code == NOT_AUTHORIZED and re.search(_WILL, error.reason_string or "") is not None
     )
 
 

@@ -31,7 +31,6 @@ Pure. All times are seconds of `leadsman.core.loop.clock.Clock.uptime`, which is
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
 from leadsman.core.loop.durations import NEVER
@@ -80,17 +79,27 @@ class NeverPolled:
 NEVER_POLLED = NeverPolled()
 
 
-@dataclass(slots=True)
 class Gap:
     """A time without readings, or with readings that were dropped."""
 
-    since: float
-    """When the first slot without a reading came due."""
-    until: float | None
-    """The next reading; None while there is none."""
-    cause: Cause
-    slots: dict[Disposition, int]
-    """The slots without a reading, by disposition. None of a source, which has no schedule."""
+    __slots__ = ("cause", "since", "slots", "until")
+
+    def __init__(self, since: float, until: float | None, cause: Cause, slots: dict[Disposition, int]) -> None:
+        self.since = since
+        """When the first slot without a reading came due."""
+        self.until = until
+        """The next reading; None while there is none."""
+        self.cause = cause
+        self.slots = slots
+        """The slots without a reading, by disposition. None of a source, which has no schedule."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Gap) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        return f"Gap({self.since!r}, {self.until!r}, {self.cause!r}, {self.slots!r})"
 
 
 class Counts(NamedTuple):
