@@ -79,8 +79,8 @@ def faults(part: str, rows: Sequence[Row], budgets: Budgets) -> list[str]:
         elif is_exceeded(row.rounds, budget):
             median, noise = statistics.median(row.rounds), beyond_noise(row.rounds, budget.bound)
             found.append(
-                f"`{part}`: {row.name}: {written(median, '')}, {written(noise, '')} without the noise of "
-                f"{len(row.rounds)} rounds; the budget is {budget}"
+                f"`{part}`: {row.name}: {written(median, '')}, {written(noise, '')} without the noise "
+                f"(rounds: {len(row.rounds)}); the budget is {budget}"
             )
     judged = {row.name for row in rows if row.rounds}
     unused = (row for where, row in budgets if where == part and row not in judged) if judged else ()

@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_row_says_what_it_is_and_what_it_may_be():
     rows = [Row("start, 10 devices", rounds=(1.4, 1.5, 1.35))]
 
     assert faults("starts", rows, read(TABLE)) == [
-        "`starts`: start, 10 devices: 1.4, 1.35 without the noise of 3 rounds; the budget is ≤ 1.3"
+        "`starts`: start, 10 devices: 1.4, 1.35 without the noise (rounds: 3); the budget is ≤ 1.3"
     ]
 
 
