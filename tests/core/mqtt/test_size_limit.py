@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.core.mqtt.suspects import SIZE_RETRY_INTERVAL, SizeLimit
+from leadsman.core.mqtt.suspects import MAX_TOPICS, SIZE_RETRY_INTERVAL, SizeLimit
 
 SIZES = st.integers(30, 20_000)
 TOPICS = st.sampled_from("abc")
@@ -82,3 +82,13 @@ def test_before_anything_was_taken_and_at_another_broker_nothing_is_known():
 
     assert known.refused_size(0.0) is None
     assert not known.broke("a", 9000, 0.0)
+
+
+def test_what_is_known_of_topics_is_bounded_though_each_answer_has_a_topic_of_its_own():
+    known = SizeLimit()
+    for number in range(2 * MAX_TOPICS + 10):
+        known.acknowledged(f"answers/{number}", 100)
+        assert len(known._taken) <= MAX_TOPICS
+
+    assert not known.broke("answers/0", 200, 0.0)  # of an old topic nothing is known
+    assert known.broke(f"answers/{2 * MAX_TOPICS + 5}", 200, 0.0)

@@ -195,6 +195,8 @@ def _within(latest: tuple[str, float] | None, seconds: float, now: float) -> str
 
 SIZE_RETRY_INTERVAL = 86_400.0
 """Seconds after which a larger message is tried again: limits are raised."""
+MAX_TOPICS = 10_000
+"""Topics of which it is known that the broker takes them. Requests may name a new topic for each answer, for years."""
 
 
 class SizeLimit:
@@ -221,6 +223,8 @@ class SizeLimit:
 
     def accepted(self, topic: str, size: int) -> None:
         """The broker took a message of so many bytes, and kept the connection."""
+        if len(self._taken) >= MAX_TOPICS:  # nothing is learned of a topic until the broker takes it again
+            self._taken.clear()
         self._taken.add(topic)
         self._largest = max(self._largest, size)
 
