@@ -276,7 +276,7 @@ def test_a_wrong_address_is_refused():
 def test_a_library_that_is_missing_is_named_before_the_port_is_opened(monkeypatch, kind):
     adapter = kind("/dev/ttyUSB0")
     adapter.check_installed()
-    monkeypatch.setattr("leadsman.errors.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     with pytest.raises(NotInstalled, match=r"leadsman\[serial\]"):
         adapter.check_installed()

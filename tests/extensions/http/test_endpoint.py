@@ -202,7 +202,7 @@ def test_an_app_has_none_unless_it_is_set_and_a_dry_run_only_what_the_command_li
 
 
 def test_a_missing_library_is_named_with_what_to_type(monkeypatch):
-    monkeypatch.setattr("leadsman.errors.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     app_with().setup.check_installed()
     with pytest.raises(ConfigurationError, match=r'pip install "leadsman\[http\]"'):
