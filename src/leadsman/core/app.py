@@ -404,7 +404,6 @@ class App(Registrar):
             raise InvalidValue(f"the app {self.name!r} is running already")
         from leadsman.core.wiring.outside import (  # imported here: one that is only looked at needs none of it
             access,
-            check_installed,
             server,
             variables,
         )
@@ -413,7 +412,7 @@ class App(Registrar):
         if self.dry_run:
             what = "DRY RUN: twins instead of hardware, topics below %s, nothing retained"
             logger.warning(what, self.topics.prefix, extra=log_fields("dry run", prefix=self.topics.prefix))
-        check_installed(self.setup)
+        self.setup.check_installed()
         if (idle := self.setup.idle_reason) is not None:
             logger.warning("%s does nothing: %s", self.name, idle, extra=log_fields("idle"))
         self._stopping = asyncio.Event()

@@ -13,8 +13,6 @@ class ShippedSection(NamedTuple):
     """The module, and the name of its `leadsman.core.settings.sections.Section` there."""
     server: str = ""
     """The module and the function that run the app where the section is on; empty: the app runs on this node alone."""
-    library: str = ""
-    """The module that needs a library which may not be installed."""
 
 
 class Shipped(NamedTuple):
@@ -89,7 +87,7 @@ SHIPPED = (
         "part:Nodes",
         sections={
             "standby": ShippedSection("settings:STANDBY", "standby.part:serve_as_standby"),
-            "cluster": ShippedSection("settings:CLUSTER", "cluster.part:serve_in_cluster", "lease.jetstream"),
+            "cluster": ShippedSection("settings:CLUSTER", "cluster.part:serve_in_cluster"),
         },
         documents="declared",
         commands="commands",

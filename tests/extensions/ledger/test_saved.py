@@ -46,7 +46,8 @@ def test_the_time_between_is_a_gap_that_says_whether_the_app_had_stopped():
     for stopped, cause in ((True, "stopped"), (False, "killed")):
         after = Ledger(5.0)
         restore(after, saved(Ledger(0.0), 60.0, stopped=stopped), Now(5.0, WALL + 660.0), every(60))
-        assert after.gap == Gap(5.0 - 600.0, None, cause, {"missed": 10})
+        gap = after.gap
+        assert (gap.since, gap.until, gap.cause, gap.slots) == (5.0 - 600.0, None, cause, {"missed": 10})
 
 
 def test_a_gap_that_had_not_ended_goes_on():

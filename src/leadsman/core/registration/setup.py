@@ -491,8 +491,7 @@ class Setup:
         """Check that the libraries that the adapters and the sections of the settings need are installed. Raises
         `NotInstalled` with a line for each that an adapter misses."""
         check_installed(self.adapters)
-        for name, settled in self.sections.shipped.items():
-            section_of(name).check_installed(settled)
+        self.sections.check_installed()
 
     @property
     def idle_reason(self) -> str | None:

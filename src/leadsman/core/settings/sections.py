@@ -314,6 +314,11 @@ class Sections(NamedTuple):
         others = {other: each for other, each in self.shipped.items() if other != name}
         return self._replace(shipped=others if settled is None else others | {name: settled})
 
+    def check_installed(self) -> None:
+        """Check that the libraries are installed that what is on needs. Raises `NotInstalled`."""
+        for name, settled in self.shipped.items():
+            section_of(name).check_installed(settled)
+
     def alone(self) -> "Sections":
         """These, where no other node shares the app."""
         found = self

@@ -18,7 +18,6 @@ from leadsman.core.mqtt.link import Access
 from leadsman.core.text import log_fields
 
 if TYPE_CHECKING:
-    from leadsman.core.registration.setup import Setup
     from leadsman.core.wiring.plan import Plan
 
 Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]]
@@ -34,19 +33,10 @@ def load_modules(plan: "Plan") -> None:
     server(plan)
     core_parts(plan)
     shipped.load_modules(plan)
-    shipped.check_installed(plan.sections)
+    plan.sections.check_installed()
     client.choose(plan.brokers.primary, plan.brokers.primary.version)
     # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
     import_module("encodings.idna")
-
-
-def check_installed(setup: "Setup") -> None:
-    """Check that the libraries that an app needs are installed, the client of a cluster's engine included; see
-    `Setup.check_installed` for what is raised."""
-    from leadsman.core.wiring import shipped
-
-    setup.check_installed()
-    shipped.check_installed(setup.sections)
 
 
 def server(plan: "Plan") -> Serve:

@@ -24,14 +24,6 @@ def load_modules(plan: Plan) -> None:
             import_module(f"{each.package}.{module}")
 
 
-def check_installed(sections: Sections) -> None:
-    """Import what shows that a library is there. Raises `NotInstalled`."""
-    for each in SHIPPED:
-        for name, section in each.sections.items():
-            if section.library and name in sections.shipped:
-                import_module(f"{each.package}.{section.library}")
-
-
 def server(sections: Sections) -> Any:
     """The function that runs an app on one of several nodes; None where no other node shares it."""
     for each in SHIPPED:

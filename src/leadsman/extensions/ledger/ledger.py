@@ -93,14 +93,6 @@ class Gap:
         self.slots = slots
         """The slots without a reading, by disposition. None of a source, which has no schedule."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Gap) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]  # it changes
-
-    def __repr__(self) -> str:
-        return f"Gap({self.since!r}, {self.until!r}, {self.cause!r}, {self.slots!r})"
-
 
 class Counts(NamedTuple):
     """A period, for those who read."""

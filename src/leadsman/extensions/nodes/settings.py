@@ -4,6 +4,7 @@ nodes."""
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from leadsman.core.mqtt.broker import Broker
@@ -139,6 +140,11 @@ def _check_registered(setup: "Setup", cluster: object, entries: Mapping[str, Ent
     check_shared(setup.registry, entries["outbox"].get("durability"))
 
 
+def _check_installed(cluster: object) -> None:
+    """Import the client of the engine: a run needs it, too."""
+    import_module("leadsman.extensions.nodes.lease.jetstream")
+
+
 def check_shared(registry: Registry, durability: SettingEntry | None) -> None:
     """See that several nodes can share the devices of an app.
 
@@ -155,4 +161,10 @@ def check_shared(registry: Registry, durability: SettingEntry | None) -> None:
 
 
 STANDBY = Section(StandbySettings, _standby, check=_check_standby)
-CLUSTER = Section(ClusterSettings, _cluster, check=_check_cluster, check_registered=_check_registered)
+CLUSTER = Section(
+    ClusterSettings,
+    _cluster,
+    check=_check_cluster,
+    check_registered=_check_registered,
+    check_installed=_check_installed,
+)

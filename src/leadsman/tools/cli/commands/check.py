@@ -10,7 +10,6 @@ from leadsman.core.mqtt.topics import SURE_CLIENT_ID
 from leadsman.core.settings.rows import shown
 from leadsman.core.text import describe
 from leadsman.core.wiring.build import everything
-from leadsman.core.wiring.outside import check_installed
 from leadsman.core.wiring.plan import NoHome
 from leadsman.errors import InvalidValue
 from leadsman.tools.access import hidden_values_of
@@ -31,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     show_device_settings(app)
     show(registrations(app), as_json=False)
     show_plans(app)
-    check_installed(app.setup)
+    app.setup.check_installed()
     check_files(app.brokers)
     if (idle := app.setup.idle_reason) is not None:
         if not (app.telemetries or app.sources or app.commands):
