@@ -91,9 +91,9 @@ class Account:
                 self._dropped[each.topic] += each.messages
             return dropped
 
-        def followed_hand_over(outbox: Outbox, message: Message) -> Item | None:
+        def followed_hand_over(outbox: Outbox, message: Message, size: int | None = None) -> Item | None:
             self._comes(message)
-            return hand_over(outbox, message)
+            return hand_over(outbox, message, size)
 
         def followed_accept(outbox: Outbox, item: Item) -> list[tuple[Item, Message]]:
             arrived = accept(outbox, item)

@@ -8,7 +8,7 @@ from leadsman.core.loop.clock import system_clock
 from leadsman.core.mqtt.message import Message
 from leadsman.core.mqtt.message_state import RowEvent
 from leadsman.core.mqtt.outbox import Outbox
-from leadsman.core.mqtt.send_window import AT_ONCE, PUBACK_TIMEOUT, Overdue, Sent
+from leadsman.core.mqtt.send_window import AT_ONCE, PUBACK_TIMEOUT, Overdue
 
 AFTER = 0.25
 
@@ -38,8 +38,10 @@ class Room:
                 item.change_row(RowEvent.WRITE)
 
     def send(self, taken_at=1.0):
-        item = self.outbox.hand_over(Message("t", b"", taken_at=taken_at))
-        self.sent[item.number] = Sent(item, item.size, self.loop.time())
+        message = Message("t", b"", taken_at=taken_at)
+        item = self.outbox.hand_over(message)
+        self.sent[item.number] = item
+        item.sent_at = self.loop.time()
         if self.overdue.handle is None:
             self.overdue.sends()
         return item

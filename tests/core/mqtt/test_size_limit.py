@@ -31,7 +31,7 @@ def test_a_message_that_is_no_larger_than_one_that_was_taken_is_not_too_large(si
     known.accepted("another", size)
 
     assert not known.broke(topic, size, 0.0)
-    assert not known
+    assert known.learned is None
 
 
 def test_a_topic_that_took_nothing_may_be_denied():
@@ -48,7 +48,7 @@ def test_a_size_is_known_for_all_topics_where_the_topic_is_allowed_and_for_a_day
 
     assert known.refused_size(SIZE_RETRY_INTERVAL - 1) == 9000
     assert known.refused_size(SIZE_RETRY_INTERVAL) is None
-    assert not known
+    assert known.learned is None
 
 
 def test_a_broker_that_restarts_with_a_lower_limit_is_learned_again():

@@ -74,7 +74,7 @@ def test_what_waits_until_a_person_has_changed_the_access_list_is_a_fault_until_
 
     faults.took(TOPIC)
 
-    assert not faults
+    assert not faults.found
     faults.refused(TOPIC, "denied", "denied", 0.0)
     waiting.clear()
     assert faults.of(TOPIC, 1.0) is None  # a newer one took its place, and was dropped with it

@@ -83,11 +83,6 @@ class Subscriptions:
         self._breaks: dict[str, int] = {}
         self._left_out: dict[str, float] = {}
 
-    @property
-    def go_first(self) -> bool:
-        """Whether nothing may be sent yet."""
-        return self.first or self.unasked
-
     async def subscribe(
         self, connection: Connection, on_asked: Callable[[], object], unwanted: Sequence[str] = ()
     ) -> None:
@@ -263,6 +258,8 @@ class Link:
         self._kept = BrokerSession()
         """What the broker of the connection keeps of us."""
         self._window = SendWindow(outbox, clock, events, self.lost, self._must_wait)
+        self.acknowledged = self._window.acknowledged
+        """See `ConnectionListener`."""
         self._error: str | None = None
         self._refusals: set[str] = set()
         """The reasons since other things happened for which a host refused at once; each is an event once."""
@@ -320,7 +317,7 @@ class Link:
         return self._error or self.conflict or self.subscriptions.error or self._window.pauses.fault or self._no_will
 
     def _must_wait(self) -> bool:
-        return bool(self._holds) or self.subscriptions.go_first
+        return bool(self._holds) or self.subscriptions.first or self.subscriptions.unasked
 
     @property
     def _no_will(self) -> str | None:
@@ -475,10 +472,6 @@ class Link:
         if connection is not None:
             connection.reset()
             self.lost(why)
-
-    def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `ConnectionListener`."""
-        self._window.acknowledged(packet_id, code)
 
     def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""

@@ -145,7 +145,18 @@ FREED = Message("", b"")
 class Item:
     """A message in the outbox, and its state."""
 
-    __slots__ = ("acknowledged", "followed", "listed", "message", "number", "place", "row", "row_state", "size")
+    __slots__ = (
+        "acknowledged",
+        "followed",
+        "listed",
+        "message",
+        "number",
+        "place",
+        "row",
+        "row_state",
+        "sent_at",
+        "size",
+    )
 
     def __init__(self, number: int, message: Message, size: int) -> None:
         self.number = number
@@ -164,6 +175,8 @@ class Item:
         flag."""
         self.acknowledged = False
         """Whether the broker has acknowledged it before an older one of its topic, so that it does not count yet."""
+        self.sent_at = 0.0
+        """When it was sent last, monotonic seconds."""
 
     def move(self, event: PlaceEvent) -> None:
         """Change the place as `PLACES` has it.
@@ -199,3 +212,11 @@ def find_on_disk(number: int, message: Message) -> Item:
     item = Item(number, message, message.size)
     item.place, item.row_state = ON_DISK, WRITTEN
     return item
+
+
+def sent_again(item: Item) -> Item:
+    """Stands for an item on a connection that answers to it, though it is sent again in any case: the broker refused an
+    older one of its topic."""
+    stands = Item(item.number, FREED, item.size)
+    stands.sent_at = item.sent_at
+    return stands

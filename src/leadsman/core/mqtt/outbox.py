@@ -52,6 +52,9 @@ from leadsman.core.mqtt.message_state import (
     repeat_message,
 )
 
+MAX_SPARE = 20
+"""Queues of topics that are used again, 760 bytes each: so many messages are in flight at a mosquitto that is not
+configured."""
 MAX_TOPICS_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
 
@@ -222,9 +225,11 @@ class Outbox:
         self._most_answer_bytes = most_bytes / ANSWERS
         self._largest = min(most_bytes // 8, MAX_PAYLOAD_BYTES)
         self._queues: dict[str, TopicQueue] = {}
-        self._spare: TopicQueue | None = None
-        """One that is used again: where the broker answers at once, a topic has a queue for the time of one message."""
-        self._ready: OrderedDict[str, None] = OrderedDict()
+        self._spare: list[TopicQueue] = []
+        """Some that are used again: where the broker answers at once, a topic has a queue for the time of one
+        message."""
+        self.ready: OrderedDict[str, None] = OrderedDict()
+        """The topics of which something may be sent now, in their turns."""
         self._flying: dict[Item, None] = {}
         self._order: deque[Item] = deque()
         """Messages in the order in which they came, to find the oldest."""
@@ -285,13 +290,13 @@ class Outbox:
         if message.topic not in self:
             self._count_and_admit(repeat_message(number, message))
 
-    def hand_over(self, message: Message) -> Item | None:
+    def hand_over(self, message: Message, size: int | None = None) -> Item | None:
         """`put` and `take` in one step, for a message that nothing waits before. None if anything waits, pauses or is
-        full: then the message must be put."""
-        topic, size = message.topic, message.size
+        full: then the message must be put. `size`: `Message.size`, for a caller that has it."""
+        topic, size = message.topic, message.size if size is None else size
         queue = self._queues.get(topic)
         if (
-            self._ready
+            self.ready
             or self.paused
             or self._one_at_a_time
             or (queue is not None and (queue.waiting or queue.is_torn))
@@ -301,7 +306,7 @@ class Outbox:
             or (self._keeper is not None and self._keeper.holds(topic))
         ):
             return None
-        queue = self._queue(topic) if queue is None else queue
+        queue = self._begin_queue(topic) if queue is None else queue
         self._number += 1
         item = Item(self._number, message, size)
         item.listed = False
@@ -315,8 +320,8 @@ class Outbox:
     def pop(self, now: float) -> tuple[Item | None, list[Dropped]]:
         """Hand out the next message, or None when nothing is `ready`; and the expired ones."""
         expired: list[Dropped] = []
-        while self._ready:
-            topic, _ = self._ready.popitem(last=False)
+        while self.ready:
+            topic, _ = self.ready.popitem(last=False)
             queue = self._queues[topic]
             item = queue.waiting.popleft()
             expires = item.message.expires
@@ -351,7 +356,7 @@ class Outbox:
         item.acknowledged = True
         if queue.flying[0] is not item:
             queue.is_torn = True
-            self._ready.pop(topic, None)
+            self.ready.pop(topic, None)
             return []
         return self._arrive(topic, queue)
 
@@ -369,7 +374,10 @@ class Outbox:
                 self._keep_latest(topic, queue)
             self._free(item, ARRIVE)
         queue.is_torn = queue.is_torn and any(item.acknowledged for item in queue.flying)
-        self._offer(topic, queue)
+        if queue.flying or queue.waiting:
+            self._offer(topic, queue)
+        else:
+            self._remove_queue(topic)
         return arrived
 
     def settle(self, topic: str) -> list[tuple[Item, Message]]:
@@ -460,7 +468,7 @@ class Outbox:
     def sendable(self, enough: int) -> int:
         """How many messages wait that may be sent now. It is not counted beyond `enough`."""
         count = 0
-        for topic in self._ready:
+        for topic in self.ready:
             count += len(self._queues[topic].waiting)
             if count >= enough:
                 return enough
@@ -540,7 +548,7 @@ class Outbox:
         if waiting and waiting[-1].message.latest and waiting[-1].number < self._arrived.get(topic, 0):
             self._supersede(waiting.pop())
             if not waiting:
-                self._ready.pop(topic, None)
+                self.ready.pop(topic, None)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._queues or (self._keeper is not None and self._keeper.holds(topic))
@@ -572,11 +580,6 @@ class Outbox:
         held = () if self._keeper is None else self._keeper.held
         items = chain(waiting, self._flying, held)
         return sum(item.row_state in UNKEPT for item in items)
-
-    @property
-    def ready(self) -> bool:
-        """Whether `take` has something to hand out, unless it has expired."""
-        return bool(self._ready)
 
     def oldest(self, offset: float) -> float | None:
         """When the oldest undelivered reading was taken, seconds of `leadsman.core.loop.clock.Clock.uptime`, which is
@@ -622,8 +625,8 @@ class Outbox:
         held = 0 if self._keeper is None else self._keeper.readings(topic)
         if queue is None:
             return Standing(held, 0, None, None, until)
-        turns = zip(range(MAX_TOPICS_BEFORE + 1), self._ready, strict=False)
-        before = next((number for number, each in turns if each == topic), None) if topic in self._ready else None
+        turns = zip(range(MAX_TOPICS_BEFORE + 1), self.ready, strict=False)
+        before = next((number for number, each in turns if each == topic), None) if topic in self.ready else None
         head, since = queue.oldest, None
         if head is not None and head.message.taken_at is not None and head.message.clock_offset is not None:
             since = head.message.taken_at - head.message.clock_offset
@@ -647,12 +650,12 @@ class Outbox:
             self._list(queue.waiting[-1])
         queue.waiting.append(item)
         self._order.append(item)
-        if topic not in self._ready:
+        if topic not in self.ready:
             self._offer(topic, queue)
 
     def pause(self, topic: str, until: float) -> None:
         """Offer nothing of `topic` before `until`, monotonic seconds."""
-        self._ready.pop(topic, None)
+        self.ready.pop(topic, None)
         if topic not in self.paused and topic in self._queues:
             self._unpaused -= 1
         self.paused[topic] = until
@@ -695,35 +698,39 @@ class Outbox:
 
     def prefer(self, topic: str) -> None:
         """Let `topic` go before all other topics."""
-        if topic in self._ready:
-            self._ready.move_to_end(topic, last=False)
+        if topic in self.ready:
+            self.ready.move_to_end(topic, last=False)
 
     def defer(self, topic: str) -> None:
         """Let all other topics go before `topic`."""
-        if topic in self._ready:
-            self._ready.move_to_end(topic)
+        if topic in self.ready:
+            self.ready.move_to_end(topic)
 
     def _queue(self, topic: str) -> TopicQueue:
         """The queue of a topic, which is made if there is none."""
         queue = self._queues.get(topic)
-        if queue is None:
-            queue, self._spare = self._spare or TopicQueue(), None
-            self._queues[topic] = queue
-            self._unpaused += topic not in self.paused
+        return self._begin_queue(topic) if queue is None else queue
+
+    def _begin_queue(self, topic: str) -> TopicQueue:
+        """Make the queue of a topic, of which nothing was left."""
+        queue = self._queues[topic] = self._spare.pop() if self._spare else TopicQueue()
+        self._unpaused += topic not in self.paused
         return queue
 
     def _remove_queue(self, topic: str) -> None:
         """Nothing of a topic is left."""
-        self._spare = self._queues.pop(topic)
+        queue = self._queues.pop(topic)
+        if len(self._spare) < MAX_SPARE:
+            self._spare.append(queue)
         self._unpaused -= topic not in self.paused
 
     def _offer(self, topic: str, queue: TopicQueue) -> None:
         """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
         has_to_wait = queue.is_torn or (queue.flying and topic in self._one_at_a_time)
         if queue.waiting and topic not in self.paused and not has_to_wait:
-            self._ready.setdefault(topic)
+            self.ready.setdefault(topic)
             return
-        self._ready.pop(topic, None)
+        self.ready.pop(topic, None)
         if not queue.waiting and not queue.flying and self._queues.get(topic) is queue:
             self._remove_queue(topic)
 

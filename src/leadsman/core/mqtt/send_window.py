@@ -9,7 +9,7 @@ Such a topic pauses, and all others continue."""
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from leadsman.core.event_bus import EventBus
 from leadsman.core.events import LinkLimited, MessageDropped, MessageRefused
@@ -18,7 +18,7 @@ from leadsman.core.mqtt.connection import Connection
 from leadsman.core.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.core.mqtt.diagnosis import CLOSES, NOT_AUTHORIZED, PASSING
 from leadsman.core.mqtt.message import Message
-from leadsman.core.mqtt.message_state import IN_FLIGHT, Item
+from leadsman.core.mqtt.message_state import IN_FLIGHT, Item, sent_again
 from leadsman.core.mqtt.outbox import Dropped, Outbox
 from leadsman.core.mqtt.suspects import BURST_SECONDS, Blame, Broken, SizeLimit, Suspects
 from leadsman.core.mqtt.topic_faults import FaultKind, TopicFaults
@@ -103,14 +103,9 @@ class Pauses:
         self.faults = TopicFaults(lambda topic: topic in outbox or topic in outbox.paused)
         """What is wrong with single topics."""
 
-    def __bool__(self) -> bool:
-        return bool(self.faults)
-
     @property
     def fault(self) -> str | None:
         """The fault of a topic; None without one."""
-        if not self.faults:
-            return None
         return next((each.text for each in self.faults.standing(self._clock.monotonic()).values()), None)
 
     def refused(self, topic: str, kind: FaultKind, fault: str, *, for_good: bool = False) -> None:
@@ -153,13 +148,13 @@ class Pauses:
 class RetainedMessages:
     """The retained messages of an outbox."""
 
-    __slots__ = ("_due", "_messages", "_outbox")
+    __slots__ = ("_messages", "_outbox", "due")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._messages: dict[str, tuple[int, Message]] = {}
         """By topic, each with its number in the outbox less `Outbox.renumbered`."""
-        self._due: set[str] = set()
+        self.due: set[str] = set()
         """Topics whose newest that arrived the broker does not keep: it is sent again if none follows."""
 
     def arrived(self, item: Item, message: Message) -> None:
@@ -167,12 +162,14 @@ class RetainedMessages:
         topic = message.topic
         if message.retain and not message.payload:
             self.forget(topic)  # it was removed at the broker
-        elif message.retain and not (message.remade or _is_made_again(message) or self._is_older(item, message)):
+        elif message.retain and not (
+            message.remade or (message.latest and _is_document(message)) or self._is_older(item, message)
+        ):
             self._messages[topic] = item.number - self._outbox.renumbered, message
             if item.followed:
-                self._due.add(topic)
-            elif self._due:
-                self._due.discard(topic)
+                self.due.add(topic)
+            elif self.due:
+                self.due.discard(topic)
 
     def flagged(self, item: Item, message: Message) -> Message:
         """The message of an item as it is sent: without the retain flag if a newer one waits or arrived."""
@@ -188,21 +185,21 @@ class RetainedMessages:
     def settled(self, topic: str) -> None:
         """A message of a topic arrived or was dropped. Send its newest reading again if the broker does not keep that,
         and none follows."""
-        if topic in self._due and topic not in self._outbox:
-            self._due.discard(topic)
+        if topic in self.due and topic not in self._outbox:
+            self.due.discard(topic)
             self._send_again(*self._messages[topic])
 
     def forget(self, topic: str) -> None:
         """The broker closes the connection on messages of this topic: send none of it again."""
         self._messages.pop(topic, None)
-        self._due.discard(topic)
+        self.due.discard(topic)
 
     def repeat(self, is_blamed: Callable[[str], bool]) -> None:
         """Send all again, but for topics that the broker closes the connection on. Of those of which something waits,
         only if that is dropped: this may be another broker, which has nothing of them."""
         for topic, (number, message) in self._messages.items():
             if topic in self._outbox:
-                self._due.add(topic)
+                self.due.add(topic)
             elif not is_blamed(topic):
                 self._send_again(number, message)
 
@@ -210,9 +207,10 @@ class RetainedMessages:
         self._outbox.repeat(number + self._outbox.renumbered, message)
 
 
-def _is_made_again(message: Message) -> bool:
-    """Whether it is a document, which is made again for each connection. Bytes such as an image are not."""
-    return message.latest and message.taken_at is None and message.content_type is None
+def _is_document(message: Message) -> bool:
+    """Whether a message of which only the latest counts is a document, which is made again for each connection. Bytes
+    such as an image are not."""
+    return message.taken_at is None and message.content_type is None
 
 
 # Looks after messages that wait: an acknowledgement may be overdue, and readings that wait are written to disk.
@@ -232,22 +230,12 @@ AT_ONCE = 0.01
 """Seconds. Readings that are written after that time, or sooner, are written as they come."""
 
 
-class Sent(NamedTuple):
-    """A message that the broker has not acknowledged on this connection."""
-
-    item: Item | None
-    """None if it is sent again in any case, since the broker refused an older one of its topic."""
-    size: int
-    at: float
-    """When it was sent, monotonic seconds."""
-
-
 class Overdue:
     """The clock of a window of sends.
 
     Args:
         outbox: the messages.
-        sent: those in flight; the first was sent first, and is due next.
+        sent: those that the broker has not acknowledged on this connection; the first was sent first, and is due next.
         lost: called with the reason when the connection is unusable.
     """
 
@@ -268,7 +256,7 @@ class Overdue:
     def __init__(
         self,
         outbox: Outbox,
-        sent: Mapping[int, Sent],
+        sent: Mapping[int, Item],
         clock: Clock,
         lost: Callable[[str], None],
     ) -> None:
@@ -322,7 +310,7 @@ class Overdue:
         if self._sent:
             now = self._clock.monotonic()
             first = next(iter(self._sent.values()))
-            due = max(first.at, self.since) + PUBACK_TIMEOUT + first.size / SLOWEST
+            due = max(first.sent_at, self.since) + PUBACK_TIMEOUT + first.size / SLOWEST
             if now >= due:  # as the timer was set: a difference may be smaller by rounding
                 self._lost(SILENCE_REASON)
             elif not waits:
@@ -366,7 +354,7 @@ class SendWindow:
         self._loop = asyncio.get_running_loop()
         self._lost = lost
         self._must_wait = must_wait
-        self._sent: dict[int, Sent] = {}
+        self._sent: dict[int, Item] = {}
         self.overdue = Overdue(outbox, self._sent, clock, lost)
         self._retained = RetainedMessages(outbox)
         self._suspects = Suspects()
@@ -421,10 +409,10 @@ class SendWindow:
         """Send `message` as soon as possible. Returns at once. Messages that are dropped for it are reported."""
         connection = self.connection
         is_reading = not message.latest or message.taken_at is not None
-        if connection is not None and message.qos and is_reading and self._calm(message, connection):
-            item = self.outbox.hand_over(message)
+        if connection is not None and message.qos and is_reading and self._calm(size := message.size, connection):
+            item = self.outbox.hand_over(message, size)
             if item is not None:
-                self._publish(connection, item, item.message, self._clock.monotonic())
+                self._publish(connection, item, message, self._clock.monotonic())
                 return
         dropped = self.outbox.put(message)
         if dropped:
@@ -433,15 +421,17 @@ class SendWindow:
             self._soon()
         self.overdue.waits()
 
-    def _calm(self, message: Message, connection: Connection) -> bool:
-        """Whether a message may go without its turn in the outbox: no topic is in trouble, and the window has room."""
-        largest = connection.connack.maximum_packet_size
+    def _calm(self, size: int, connection: Connection) -> bool:
+        """Whether a message of so many bytes may go without its turn in the outbox: no topic is in trouble, and the
+        window has room."""
+        suspects, sent, largest = self._suspects, len(self._sent), connection.connack.maximum_packet_size
         return (
-            not (self._suspects.alone or self._suspects.searching)
-            and len(self._sent) < min(self.size, BATCH)
-            and self._has_room(message.size)
-            and (largest is None or message.size + OVERHEAD <= largest)
-            and not self._limit
+            not (suspects.alone or suspects.untested or suspects.solo)
+            and sent < self.size
+            and sent < BATCH
+            and self._has_room(size)
+            and (largest is None or size + OVERHEAD <= largest)
+            and self._limit.learned is None
             and not self._must_wait()
         )
 
@@ -563,7 +553,8 @@ class SendWindow:
         except BrokerError as error:
             self._lost(str(error))
             return False
-        self._sent[packet_id] = Sent(item, item.size, now)
+        item.sent_at = now
+        self._sent[packet_id] = item
         self._bytes += item.size
         if self.overdue.handle is None:
             self.overdue.sends()
@@ -572,26 +563,26 @@ class SendWindow:
     def acknowledged(self, packet_id: int, code: int) -> None:
         """PUBACK, with its reason code."""
         is_due = packet_id == next(iter(self._sent), None)
-        sent = self._sent.pop(packet_id, None)
-        if sent is None:
+        item = self._sent.pop(packet_id, None)
+        if item is None:
             return
         now = self._clock.monotonic()
-        self._round_trip, self._answered = now - sent.at, now
-        self._bytes -= sent.size
+        self._round_trip, self._answered = now - item.sent_at, now
+        self._bytes -= item.size
         if is_due:
             self.overdue.since = now
-        topic = None if sent.item is None else sent.item.message.topic
-        if sent.item is not None and topic is not None and code < 0x80:
-            self._accepted(sent.item, topic, now)
-        elif sent.item is not None and topic is not None:
-            self._refused(sent.item, topic, code)
+        topic = item.message.topic  # empty text if it is sent again in any case
+        if topic and code < 0x80:
+            self._accepted(item, topic, now)
+        elif topic:
+            self._refused(item, topic, code)
         if self._empty is not None and self.outbox.only_paused and not self._empty.done():
             self._empty.set_result(None)  # `flush` does not wait for topics that pause
-        if topic is not None and topic == self._suspects.solo:
+        if topic and topic == self._suspects.solo:
             self._quiet = self._loop.call_later(BURST_SECONDS, self._survived, topic)
         elif self.outbox.ready or self.outbox.paused or self._suspects.searching:
             self._soon()
-        else:
+        elif self._waits_since is not None:
             self._caught_up()
 
     def _soon(self) -> None:
@@ -650,16 +641,16 @@ class SendWindow:
     def _accepted(self, item: Item, topic: str, now: float) -> None:
         self._suspects.acknowledged(topic, now)
         if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
-            self._limit.acknowledged(topic, item.message.size + OVERHEAD)
+            self._limit.acknowledged(topic, item.size + OVERHEAD)
         self._arrived(self.outbox.accept(item))
-        if self.pauses and not self._suspects.is_blamed(topic):
+        if self.pauses.faults.found and not self._suspects.is_blamed(topic):
             self.pauses.forgive(topic)
 
     def _arrived(self, arrived: list[tuple[Item, Message]]) -> None:
-        """The broker has these messages."""
+        """The broker has these messages of a topic."""
         for item, message in arrived:
             self._retained.arrived(item, message)
-        if arrived:
+        if self._retained.due and arrived:
             self._retained.settled(arrived[-1][1].topic)
 
     def _refused(self, item: Item, topic: str, code: int) -> None:
@@ -686,9 +677,9 @@ class SendWindow:
             self._arrived(self.outbox.settle(topic))
         else:
             self.outbox.refuse(item)
-            for packet_id, sent in self._sent.items():
-                if sent.item is not None and sent.item.place is not IN_FLIGHT:
-                    self._sent[packet_id] = sent._replace(item=None)
+            for packet_id, each in self._sent.items():
+                if each.place is not IN_FLIGHT:
+                    self._sent[packet_id] = sent_again(each)
             if topic not in self.outbox.paused:  # else several were in flight, and the first of them paused it
                 self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
 

@@ -202,24 +202,21 @@ MAX_TOPICS = 10_000
 class SizeLimit:
     """The sizes on which one broker closes the connection."""
 
-    __slots__ = ("_everywhere", "_largest", "_last", "_taken")
+    __slots__ = ("_largest", "_last", "_taken", "learned")
 
     def __init__(self) -> None:
-        self._everywhere: tuple[int, float] | None = None
+        self.learned: tuple[int, float] | None = None
+        """Bytes from which on a message is not sent, and until when, monotonic seconds; None if nothing was learned."""
         self._largest = 0
         self._taken: set[str] = set()
         self._last: tuple[str, int] | None = None
 
-    def __bool__(self) -> bool:
-        """Whether anything was learned."""
-        return self._everywhere is not None
-
     def acknowledged(self, topic: str, size: int) -> None:
         """The broker acknowledged a message of so many bytes. It counts with the next one: some brokers acknowledge,
         and then close the connection."""
-        if self._last is not None:
-            self.accepted(*self._last)
-        self._last = topic, size
+        last, self._last = self._last, (topic, size)
+        if last is not None and (last[1] > self._largest or last[0] not in self._taken):
+            self.accepted(*last)
 
     def accepted(self, topic: str, size: int) -> None:
         """The broker took a message of so many bytes, and kept the connection."""
@@ -241,16 +238,16 @@ class SizeLimit:
             return False
         if topic not in self._taken:
             return False
-        self._everywhere = size, now + SIZE_RETRY_INTERVAL
+        self.learned = size, now + SIZE_RETRY_INTERVAL
         return True
 
     def refused_size(self, now: float) -> int | None:
         """Bytes from which on a message is not sent; None if there is no such limit."""
-        if self._everywhere is not None and now >= self._everywhere[1]:
-            self._everywhere = None
-        return None if self._everywhere is None else self._everywhere[0]
+        if self.learned is not None and now >= self.learned[1]:
+            self.learned = None
+        return None if self.learned is None else self.learned[0]
 
     def forget(self) -> None:
         """The next connection is one to another broker."""
-        self._everywhere, self._largest = None, 0
+        self.learned, self._largest = None, 0
         self._taken.clear()

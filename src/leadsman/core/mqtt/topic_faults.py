@@ -69,19 +69,16 @@ class TopicFaults:
 
     def __init__(self, waits: Callable[[str], bool]) -> None:
         self._waits = waits
-        self._found: dict[str, TopicFault] = {}
-
-    def __bool__(self) -> bool:
-        """Whether there may be one."""
-        return bool(self._found)
+        self.found: dict[str, TopicFault] = {}
+        """Those that there may be, by topic."""
 
     def refused(self, topic: str, kind: FaultKind, text: str, now: float, *, for_good: bool = False) -> None:
         """The broker does not take a message of a topic. `for_good`: it is dropped."""
-        before = self._found.get(topic)
+        before = self.found.get(topic)
         if before is None:
             self._make_room()
             before = TopicFault(kind, text, now)
-        self._found[topic] = before._replace(kind=kind, text=text, lasting=before.lasting or for_good, taken=0)
+        self.found[topic] = before._replace(kind=kind, text=text, lasting=before.lasting or for_good, taken=0)
 
     def lost(self, topic: str, cause: str, reason: str, messages: int, now: float) -> None:
         """Messages of a topic will never arrive, because of `reason`. A fault that is known already is why.
@@ -92,37 +89,37 @@ class TopicFaults:
         fault = self.of(topic, now)
         if fault is None:
             kind = cast("FaultKind", cause if cause in get_args(FaultKind) else "refused")
-            self._found.pop(topic, None)
+            self.found.pop(topic, None)
             self._make_room()
             fault = TopicFault(kind, f"messages of {topic!r} were lost: {reason}", now)
-        self._found[topic] = fault._replace(lost=fault.lost + messages, lost_at=now, taken=0)
+        self.found[topic] = fault._replace(lost=fault.lost + messages, lost_at=now, taken=0)
 
     def took(self, topic: str) -> None:
         """The broker took a message of a topic."""
-        fault = self._found.get(topic)
+        fault = self.found.get(topic)
         if fault is not None and fault.lost:
-            self._found[topic] = fault._replace(lasting=False, taken=fault.taken + 1)
+            self.found[topic] = fault._replace(lasting=False, taken=fault.taken + 1)
         elif fault is not None:
-            del self._found[topic]
+            del self.found[topic]
 
     def forget(self) -> list[str]:
         """The next broker may take what the last one did not. What was lost lately stays lost. Returns the topics."""
-        topics = list(self._found)
-        self._found = {
-            topic: each._replace(lasting=False, taken=IN_A_ROW) for topic, each in self._found.items() if each.lost
+        topics = list(self.found)
+        self.found = {
+            topic: each._replace(lasting=False, taken=IN_A_ROW) for topic, each in self.found.items() if each.lost
         }
         return topics
 
     def of(self, topic: str, now: float) -> TopicFault | None:
         """The fault of a topic, if it has one."""
-        fault = self._found.get(topic)
+        fault = self.found.get(topic)
         return fault if fault is not None and self._stands(topic, fault, now) else None
 
     def standing(self, now: float) -> Mapping[str, TopicFault]:
         """All faults, by topic, the oldest first. Losses that are over are forgotten."""
-        standing = {topic: each for topic, each in self._found.items() if self._stands(topic, each, now)}
-        if len(standing) < len(self._found):
-            self._found = {topic: each for topic, each in self._found.items() if topic in standing or not each.lost}
+        standing = {topic: each for topic, each in self.found.items() if self._stands(topic, each, now)}
+        if len(standing) < len(self.found):
+            self.found = {topic: each for topic, each in self.found.items() if topic in standing or not each.lost}
         return standing
 
     def _stands(self, topic: str, fault: TopicFault, now: float) -> bool:
@@ -134,5 +131,5 @@ class TopicFaults:
         return since < LATELY or (fault.kind in OF_THE_BROKER and fault.taken < IN_A_ROW and since < MAX_FAULT_SECONDS)
 
     def _make_room(self) -> None:
-        if len(self._found) >= MAX_TOPICS:
-            del self._found[next(iter(self._found))]
+        if len(self.found) >= MAX_TOPICS:
+            del self.found[next(iter(self.found))]

@@ -339,10 +339,10 @@ class FencedOutbox(Outbox):
         """See `Outbox`."""
         return super().put(message._replace(fence=self._token(message.topic)))
 
-    def hand_over(self, message: Message) -> Item | None:
+    def hand_over(self, message: Message, size: int | None = None) -> Item | None:
         """See `Outbox`. One that may not be sent is put, so that its loss is counted."""
         token = self._token(message.topic)
-        return None if token == 0 else super().hand_over(message._replace(fence=token))
+        return None if token == 0 else super().hand_over(message._replace(fence=token), size)
 
     def pop(self, now: float) -> tuple[Item | None, list[Dropped]]:
         """See `Outbox`. What may not be sent any more is dropped."""
