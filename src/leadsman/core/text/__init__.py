@@ -51,11 +51,6 @@ _COOKIES = r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]+"""
 _PEM = r"(?s)(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*"
 _REST_OF_PEM = r"(?m)(?:^[A-Za-z0-9+/=]{16,80}\r?\n)+(?=-----END )"
 """What is left of one whose beginning was cut away. Its lines have 64 characters, some have 76."""
-_PARTS = (
-    *("://", "-----", "appid", "auth", "basic", "bearer", "cookie", "credential", "key", "pass", "pin", "pwd"),
-    *("response", "secret", "sid", "sig", "token"),
-)
-"""A text without any of these has nothing that a pattern above hides. Most texts have none."""
 _JSON_STRING = r'(?s)"(?:[^"\\]|\\.)*+"?'
 _BRACKET = r"[\[\]{}]"
 
@@ -67,13 +62,11 @@ def clean(text: str) -> str:
     A device or a server may put anything into an error message: line breaks that forge log lines, escape sequences that
     drive a terminal, or the URL with its password.
     """
-    text = without_secrets(text[:MAX_LINE_CHARS])[:MAX_PATTERN_CHARS]
+    text = without_pem(without_secrets(text[:MAX_LINE_CHARS])[:MAX_PATTERN_CHARS])
     folded = text.casefold()
-    if any(part in folded for part in _PARTS):
-        text = without_pem(re.sub(_PAIRS, r"\1***", text))
-        text = re.sub(_AUTHORIZATION, r"\1\2***", re.sub(_URL, _without_credentials, text))
-        text = re.sub(_SCHEMES, r"\1\2***", re.sub(_SECRETS, r"\1\2***", text))
-        text = re.sub(_COOKIES, r"\1\2***", re.sub(_SHORT_SECRETS, _without_value, text))
+    for pattern, hidden, parts in _HIDING:
+        if any(part in folded for part in parts):
+            text = re.sub(pattern, hidden, text)
     text = _printable(redact(text))
     return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
 
@@ -143,6 +136,19 @@ def _without_credentials(match: re.Match[str]) -> str:
 
 def _port_is_number(rest: str) -> bool:
     return re.match(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#]|$)", rest) is not None
+
+
+_HIDING = (
+    (_PAIRS, r"\1***", ("auth", "cookie", "credential", "key", "pass", "pwd", "secret", "signature", "token")),
+    (_URL, _without_credentials, ("@",)),
+    (_AUTHORIZATION, r"\1\2***", ("authorization",)),
+    (_SECRETS, r"\1\2***", ("authorization", "credential", "key", "pass", "secret", "token")),
+    (_SCHEMES, r"\1\2***", ("basic", "bearer")),
+    (_SHORT_SECRETS, _without_value, ("appid", "auth", "key", "pass", "pin", "pwd", "response", "sid", "sig")),
+    (_COOKIES, r"\1\2***", ("cookie",)),
+)
+"""Each pattern, what takes the place of a match, and parts of texts: in one without any of them it hides nothing, and
+need not be compiled. Most texts have none of all."""
 
 
 def describe(error: BaseException) -> str:
