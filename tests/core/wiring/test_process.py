@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from leadsman.core.wiring.process import only_memory
+from leadsman.core.wiring.process import _no_search_until_built, only_memory
 
 
 class Plain:
@@ -100,3 +100,25 @@ def test_a_socket_is_closed_by_the_system():
 
 def test_objects_of_this_process_count(file):
     assert not only_memory(gc.get_objects())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_nobody_searches_for_garbage_while_an_app_is_made_nor_in_what_was_made_while_it_runs(enabled):
+    if not enabled:
+        gc.disable()
+    try:
+        with _no_search_until_built() as built:
+            assert not gc.isenabled()
+            built()
+            assert gc.isenabled() is enabled
+            assert gc.get_freeze_count() > 0
+        assert (gc.isenabled(), gc.get_freeze_count()) == (enabled, 0)
+    finally:
+        gc.enable()
+
+
+def test_the_search_goes_on_after_an_app_that_could_not_be_made():
+    with pytest.raises(OSError), _no_search_until_built():
+        raise OSError
+
+    assert gc.isenabled()

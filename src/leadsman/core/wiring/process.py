@@ -143,8 +143,9 @@ def run(
     try:
         check_descriptors()
         log_to_stderr(*log)
-        load()
-        alive = _serve(name, serve, stop, deadline)
+        with _no_search_until_built() as built:
+            load()
+            alive = _serve(name, serve, stop, deadline, built)
     except ConfigurationError as error:
         tell("".join(f"{name}: {clean(line)}\n" for line in without_secret_lines(str(error)).splitlines()))
         raise SystemExit(EX_CONFIG) from None
@@ -207,7 +208,27 @@ def ended_after(seconds: float | None, first: Callable[[], object] = lambda: Non
             timer.cancel()
 
 
-def _serve(name: str, serve: Serve, stop: Callable[[], None], deadline: EndDeadline) -> int:
+@contextlib.contextmanager
+def _no_search_until_built() -> Iterator[Callable[[], None]]:
+    """Let nobody search for garbage until the function that it gives is called, and after that not in what exists by
+    then: what is imported and built until then stays. See docs/adr/performance.md."""
+    enabled = gc.isenabled()
+    gc.disable()
+
+    def built() -> None:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+    try:
+        yield built
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+def _serve(name: str, serve: Serve, stop: Callable[[], None], deadline: EndDeadline, built: Callable[[], None]) -> int:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(DaemonExecutor())
     asked_at: float | None = None
@@ -231,13 +252,12 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None], deadline: EndDeadl
     watch = StallWatch(loop)
     try:
         serving = loop.create_task(serve())
-        loop.call_soon(gc.freeze)  # the parts exist by then: no search looks at them, see docs/adr/performance.md
+        loop.call_soon(built)  # the parts exist by then
         if asked_at is not None:
             loop.call_soon(stop)
         return loop.run_until_complete(serving)
     finally:
         watch.stop()
-        gc.unfreeze()
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
