@@ -118,7 +118,7 @@ def test_nobody_searches_for_garbage_while_an_app_is_made_nor_in_what_was_made_w
 
 
 def test_the_search_goes_on_after_an_app_that_could_not_be_made():
-    with pytest.raises(OSError), _no_search_until_built():
-        raise OSError
+    with pytest.raises(OSError, match="full"), _no_search_until_built():
+        raise OSError("full")
 
     assert gc.isenabled()
