@@ -14,8 +14,8 @@ from leadsman.core.introspection.retained import (
     Listed,
     Retained,
     compare,
+    listed_for,
     ours,
-    retained_of,
 )
 from leadsman.core.mqtt.topics import Topics
 
@@ -93,7 +93,7 @@ def test_what_is_no_page_is_passed_over(topic, payload):
 def test_what_can_be_no_topic_is_never_listed(topic):
     page = {"topics": {"state": topic, "availability": "house/a/availability"}, "retained": ["state", "availability"]}
 
-    assert retained_of(page | {"others": [topic]}) == ["house/a/availability"]
+    assert listed_for(page | {"others": [topic]}) == ["house/a/availability"]
 
 
 JSON = st.recursive(

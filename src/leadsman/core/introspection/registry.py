@@ -133,11 +133,12 @@ class DeviceRegistry:
         return sorted(self._others.get(APP, ()))
 
     def list_devices(
-        self, document: DocumentWriter, wanted: Callable[[Sequence[str]], bool] = lambda _: True
+        self, document: DocumentWriter, wanted: Callable[[Sequence[str]], bool] | None = None
     ) -> Generator[float, None, bool]:
-        """List the devices of whose retained topics `wanted` is true, in slices. Returns whether there are any."""
+        """List the devices of whose retained topics `wanted` is true, in slices; all if it is None. Returns whether
+        there are any."""
         found, disabled = False, list[str]()
-        if (others := self.others) and wanted(others):
+        if (others := self.others) and (wanted is None or wanted(others)):
             found = True
             document.begin("others", b"[]")
             for topic in others:
@@ -147,7 +148,7 @@ class DeviceRegistry:
             entry = self.entry(name)  # the device may be gone meanwhile
             if entry is not None and not entry.get("enabled", True):
                 disabled.append(name)
-            if entry is not None and wanted(retained_of(entry)):
+            if entry is not None and (wanted is None or wanted(retained_of(entry))):
                 found = True
                 document.member(name, entry)
             if number % LIST_SLICE == 0:

@@ -10,10 +10,13 @@ discovery that names this app. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.core.mqtt.answers import object_in
 from leadsman.core.mqtt.topics import RESERVED, Topics, is_topic
+
+if TYPE_CHECKING:
+    from leadsman.core.introspection.document import RegistryDevice
 
 APP = ""
 """The key of retained topics that belong to the app, and to no device."""
@@ -124,7 +127,7 @@ class Listed:
             return
         page = object_in(payload) or {}
         if isinstance(page.get("devices"), dict):
-            topics = {name: self._own(retained_of(entry)) for name, entry in page["devices"].items()}
+            topics = {name: self._own(listed_for(entry)) for name, entry in page["devices"].items()}
             topics[APP] = self._own(_topics(page.get("others")))
             app, client_id, last = (page.get(word) for word in ("app", "client_id", "pages"))
             self.pages[number] = Page(app, client_id, last, topics, payload)
@@ -164,8 +167,16 @@ class Listed:
         return int(number) if number.isdecimal() and 1 < int(number[:9]) <= MAX_PAGES else None
 
 
-def retained_of(entry: object) -> list[str]:
-    """The retained topics of a device in a registry. What can be no topic is left out."""
+def retained_of(entry: "RegistryDevice | None") -> list[str]:
+    """The retained topics of a device in the registry of this app."""
+    if entry is None:
+        return []
+    topics, words = entry["topics"], entry["retained"]
+    return [*(topics[word] for word in RETAINED if word in words), *entry.get("others", ())]
+
+
+def listed_for(entry: object) -> list[str]:
+    """The retained topics of a device in a registry that was read. What can be no topic is left out."""
     if not isinstance(entry, dict):
         return []
     topics, words = entry.get("topics"), entry.get("retained")
