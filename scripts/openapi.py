@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 from leadsman._version import __version__
 from leadsman.core.introspection import document
 from leadsman.core.introspection.declared import documents_of
-from leadsman.core.introspection.schema import add_texts, parts_of, schema_of
+from leadsman.core.introspection.document_texts import add_texts, parts_of
+from leadsman.core.introspection.schema import schema_of
 
 FILE = Path(__file__).parent.parent / "src" / "leadsman" / "extensions" / "http" / "openapi.json"
 DOCUMENTS = documents_of()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from leadsman.core.introspection import document
 from leadsman.core.introspection.declared import documents_of
-from leadsman.core.introspection.schema import Schema, parts_of, schema_of
+from leadsman.core.introspection.document_texts import parts_of
+from leadsman.core.introspection.schema import Schema, schema_of
 from leadsman.core.monitoring import document as reports
 from leadsman.extensions.ledger.document import DeviceLedger
 from leadsman.extensions.nodes.document import NodeDocument

@@ -11,7 +11,8 @@ from leadsman import extensions
 from leadsman.core.introspection import document
 from leadsman.core.introspection.declared import documents_of
 from leadsman.core.introspection.document import Answer, CircuitRequest, Plain, RegistryDocument
-from leadsman.core.introspection.schema import parts_of, schema_of
+from leadsman.core.introspection.document_texts import parts_of
+from leadsman.core.introspection.schema import schema_of
 from leadsman.core.monitoring.document import DeviceHealth, FaultMessage, HealthFile, OutageMessage
 
 Status, Introspection, Request = (getattr(documents_of(), name) for name in ("status", "introspection", "request"))

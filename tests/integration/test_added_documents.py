@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from leadsman import App, Extension
 from leadsman.core.introspection.added import AddedSection
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.core.parts.kinds import HEARTBEAT
 from leadsman.extension import Documents, JoinPhase
 from leadsman.testing import Harness, Scripted

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import App, Content, Delivery, Every, Finds, OnChange, Round
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.core.settings.sources import Where
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Harness, Scripted

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from leadsman import App, Buffer, Context, Delivery, Finds, FixedBackoff, OnChange
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.core.introspection.why import why
 from leadsman.core.settings.sources import Where
 from leadsman.errors import DeviceUnavailable

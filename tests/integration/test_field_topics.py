@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Delivery, Finds, OnChange, Sensor
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.errors import InvalidValue
 from leadsman.testing import Harness, Scripted
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, Context, Every, Finds, Maximum, Mean, Median, OnChange, Rate, Round, Seen, Sensor
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Harness, Scripted, fail
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from leadsman import App, Context
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.errors import ConfigurationError, DeviceUnavailable
 from leadsman.testing import Harness
 

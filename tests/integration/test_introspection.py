@@ -15,8 +15,8 @@ from leadsman.core.introspection.declared import documents_of
 from leadsman.core.introspection.document import Answer, CommandResult, RegistryDocument
 from leadsman.core.introspection.pages import ENVELOPE, MAX_PAGE_BYTES, merge
 from leadsman.core.introspection.retained import FIRST_AHEAD
-from leadsman.core.introspection.schema import schemas
 from leadsman.core.introspection.service import MAX_LARGE_ANSWERS
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.core.monitoring.document import FaultMessage, OutageMessage, Status
 from leadsman.core.mqtt.connection import ConnAck
 from leadsman.errors import InvalidType, InvalidValue

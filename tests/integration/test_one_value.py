@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from leadsman import App, Mean, OnChange, Round, Sensor
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.testing import Scripted
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from leadsman.adapters.serial.framing import FixedFramer
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.core.settings.sources import Where
 from leadsman.errors import GarbledData, PayloadError, SettingsError
 from leadsman.testing import Harness, SerialTwin, garbage

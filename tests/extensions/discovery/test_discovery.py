@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from leadsman import App, CircuitBreaker, Context, Delivery, Device, Discovery, Finds, Sensor
 from leadsman.core.introspection.retained import FIRST_AHEAD
-from leadsman.core.introspection.schema import schemas
+from leadsman.core.introspection.topic_schemas import schemas
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.testing import Harness, Outages, Scripted, fail, hang
 from leadsman.testing.loop import START

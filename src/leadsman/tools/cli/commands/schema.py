@@ -11,7 +11,8 @@ from leadsman.tools.cli.target import load_app
 
 def run(options: argparse.Namespace) -> None:
     """Print the schema of every topic."""
-    from leadsman.core.introspection.schema import schema_of, schemas  # the help does not wait for pydantic
+    from leadsman.core.introspection.schema import schema_of  # the help does not wait for these
+    from leadsman.core.introspection.topic_schemas import schemas
 
     app = load_app(options)
     shared, own = app.setup.shares is not None, app.setup.extensions
