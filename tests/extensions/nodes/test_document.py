@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,8 @@ from leadsman.extensions.nodes.document import (
 )
 from leadsman.extensions.nodes.standby.report import MAX_NODES, Peers
 
+FITS = partial(TypeAdapter(NodeDocument).validate_python, strict=True)
+"""What pydantic makes of a document that its schema describes."""
 NOTHING = {"needs": [], "devices": 0}
 STATE = st.sampled_from(STATES)
 JSON = st.recursive(
@@ -64,14 +67,14 @@ CLUSTER = {
 @given(STATE, st.sampled_from(["standby", "cluster"]))
 def test_what_a_node_writes_is_read_as_it_was_and_fits_its_schema(state, kind):
     written = document(state, kind)
-    assert read_document("pi-1", encode(written)) == TypeAdapter(NodeDocument).validate_python(written) == written
+    assert read_document("pi-1", encode(written)) == FITS(written) == written
 
 
 @given(STATE, st.sampled_from(["standby", "cluster"]), st.dictionaries(st.sampled_from(list(document())), JSON))
 def test_a_document_that_somebody_has_changed_fits_the_schema_or_is_none(state, kind, changes):
     read = read_document("pi-1", json.dumps(document(state, kind) | changes).encode())
     if read is not None:
-        assert TypeAdapter(NodeDocument).validate_python(read) == read
+        assert FITS(read) == read
         assert brief_of(read)["node"] == "pi-1"
 
 

@@ -1,25 +1,29 @@
 """The document of a node, retained at ``{prefix}/nodes/{node}``: what it is, and what it owns.
 
 Each node of an app that several share writes its own, at each change and once a TTL. With MQTT 5 a document ends three
-TTL after its node has written it last. Anybody who may publish there can write anything, so the types of the fields set
-how each is read: one that is missing or wrong gets a value without meaning, and one that is too long is cut. Times
-are RFC 3339 in UTC, by the clock of the node.
+TTL after its node has written it last. Anybody who may publish there can write anything, so beside the type of each
+field stands how it is read: one that is missing or wrong gets a value without meaning, and one that is too long is cut.
+Times are RFC 3339 in UTC, by the clock of the node.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import (
     Annotated,
     Literal,
     NotRequired,  # pydantic wants this one before Python 3.12
+    cast,
+    get_args,
+    get_type_hints,
 )
 
-from pydantic import BeforeValidator, PlainValidator, TypeAdapter
 from typing_extensions import TypedDict
 
 from leadsman.core.document import Written
 from leadsman.core.mqtt.answers import Json
-from leadsman.extensions.nodes.brief import Brief, State
+from leadsman.core.registration import annotation
+from leadsman.extensions.nodes.brief import STATES, Brief, State
 
 MAX_NAMED_DEVICES = 2000
 """Devices that a document names at most; it has the number of all."""
@@ -49,24 +53,53 @@ def _object(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-Text = Annotated[str, PlainValidator(_text)]
-OptionalText = Annotated[str | None, PlainValidator(lambda value: _text(value) or None)]
-Texts = Annotated[
-    list[str], PlainValidator(lambda value: [_text(each) for each in _list(value) if isinstance(each, str)])
-]
-Count = Annotated[int, PlainValidator(lambda value: value if type(value) is int and 0 <= value <= MAX_COUNT else 0)]
+class Reads:
+    """How a field is read.
+
+    Args:
+        read: makes its value of what somebody has written; None of what is missing. It raises `ValueError` where that
+            makes the document invalid.
+    """
+
+    def __init__(self, read: Callable[[Json], object]) -> None:
+        self.read = read
+
+
+def _one_of(words: tuple[str, ...]) -> Reads:
+    """One of these words, and nothing else."""
+
+    def read(value: Json) -> str:
+        if isinstance(value, str) and value in words:
+            return value
+        raise ValueError(value)
+
+    return Reads(read)
+
+
+def _readers(kind: type) -> Mapping[str, Callable[[Json], object]]:
+    """What reads each field of a document."""
+    beside = {name: annotation.read(hint).beside for name, hint in get_type_hints(kind, include_extras=True).items()}
+    return {name: next(each.read for each in found if isinstance(each, Reads)) for name, found in beside.items()}
+
+
+def _part(kind: type) -> Callable[[Json], dict[str, object]]:
+    """Reads a document within a document. What is no object has none of the fields."""
+    readers = _readers(kind)
+    return lambda value: {name: read(_object(value).get(name)) for name, read in readers.items()}
+
+
+Kind = Literal["standby", "cluster"]
+Text = Annotated[str, Reads(_text)]
+OptionalText = Annotated[str | None, Reads(lambda value: _text(value) or None)]
+Texts = Annotated[list[str], Reads(lambda value: [_text(each) for each in _list(value) if isinstance(each, str)])]
+Count = Annotated[int, Reads(lambda value: value if type(value) is int and 0 <= value <= MAX_COUNT else 0)]
 Seconds = Annotated[
     float,
-    PlainValidator(lambda value: float(value) if type(value) in (int, float) and 0 < value < 1e6 else 0.0),
+    Reads(lambda value: float(value) if type(value) in (int, float) and 0 < value < 1e6 else 0.0),
     Written(unit="s"),
 ]
-Yes = Annotated[bool, PlainValidator(lambda value: value is not False)]
+Yes = Annotated[bool, Reads(lambda value: value is not False)]
 """True unless it is denied."""
-
-
-def _fields(*names: str) -> BeforeValidator:
-    """Reads an object with these fields; those that are missing are null."""
-    return BeforeValidator(lambda value: {name: _object(value).get(name) for name in names})
 
 
 class Handovers(TypedDict):
@@ -109,10 +142,17 @@ class Lacking(TypedDict):
     """How many they are."""
 
 
+_lacking, _shard = _part(Lacking), _part(OwnedShard)
+
+
+def _shards(value: Json) -> dict[str, dict[str, object]]:
+    return {_text(name): _shard(each) for name, each in islice(_object(value).items(), MAX_NAMED_SHARDS)}
+
+
 class NodeState(TypedDict):
     """The state of a node, and what it owns: the part of its document that changes by itself."""
 
-    state: State
+    state: Annotated[State, _one_of(STATES)]
     """What it does."""
     since: Text
     """Since when it is in this state."""
@@ -122,16 +162,11 @@ class NodeState(TypedDict):
     """The fencing token of the owner. Left out in a cluster, and while the node does not own the app."""
     labels: Texts
     """What it has that others may lack, such as ``ble``."""
-    shards: NotRequired[
-        Annotated[
-            dict[Text, Annotated[OwnedShard, _fields("token", "since")]],
-            BeforeValidator(lambda value: dict([*_object(value).items()][:MAX_NAMED_SHARDS])),
-        ]
-    ]
+    shards: NotRequired[Annotated[dict[str, OwnedShard], Reads(_shards)]]
     """The shards that it owns, the first 500 of them. Only in a cluster, as are the next two."""
     shard_count: NotRequired[Count]
     """How many shards it owns. Only in a cluster."""
-    engine: NotRequired[Annotated[Engine, _fields("reachable", "unreachable_since")]]
+    engine: NotRequired[Annotated[Engine, Reads(_part(Engine))]]
     """The engine that has the leases. Only in a cluster."""
     devices: Texts
     """Those that it owns, sorted: the first 2000, or as many as fit in 48 kB."""
@@ -146,18 +181,18 @@ class NodeState(TypedDict):
     """How many they are. Only in a cluster."""
     members: NotRequired[Texts]
     """The nodes that the engine had as members then. Only in a cluster."""
-    handovers: Annotated[Handovers, _fields("takeovers", "gained", "lost", "released")]
+    handovers: Annotated[Handovers, Reads(_part(Handovers))]
     """What it got and gave since its process began."""
-    without_node: Annotated[list[Annotated[Lacking, _fields("needs", "devices")]], BeforeValidator(_list)]
+    without_node: Annotated[list[Lacking], Reads(lambda value: [_lacking(each) for each in _list(value)])]
     """The devices that no node of the cluster can poll, since none has these labels, or all that have them drain."""
 
 
 class NodeDocument(NodeState):
     """The message at ``{prefix}/nodes/{node}``. It is gone when the node has stopped, or its connection broke."""
 
-    node: str
+    node: Annotated[str, Reads(str)]
     """Its name."""
-    kind: Literal["standby", "cluster"]
+    kind: Annotated[Kind, _one_of(get_args(Kind))]
     """Whether one node at a time owns the whole app, or each some of its devices."""
     at: Text
     """When it wrote this."""
@@ -169,8 +204,7 @@ class NodeDocument(NodeState):
     """The version of leadsman."""
 
 
-_DOCUMENTS = TypeAdapter(NodeDocument)
-"""Made when this file is imported, before the loop runs: it takes 25 ms if it is the first one."""
+_READERS = _readers(NodeDocument)
 _OF_A_PAIR = frozenset({"owner", "token"})
 _OF_A_CLUSTER = frozenset({"shards", "shard_count", "engine", "unowned", "unowned_count", "members"})
 
@@ -215,10 +249,10 @@ def read_document(node: str, payload: bytes) -> NodeDocument | None:
         if not isinstance(found, dict) or found.get("node") != node:
             return None
         absent = _OF_A_PAIR if found.get("kind") == "cluster" else _OF_A_CLUSTER | ({"token"} - found.keys())
-        fields = NodeDocument.__annotations__.keys() - absent
-        document = _DOCUMENTS.validate_python({name: found.get(name) for name in fields})
-    except (ValueError, RecursionError):  # ValidationError is a ValueError
+        read = {name: read(found.get(name)) for name, read in _READERS.items() if name not in absent}
+    except (ValueError, RecursionError):
         return None
+    document = cast(NodeDocument, read)  # tests compare it with the type
     devices = len(document["devices"])
     document["device_count"] = max(devices, document["device_count"])
     document["registered"] = max(devices, document["registered"])
