@@ -412,7 +412,7 @@ class SendWindow:
         if connection is not None and message.qos and is_reading and self._calm(size := message.size, connection):
             item = self.outbox.hand_over(message, size)
             if item is not None:
-                self._publish(connection, item, message, self._clock.monotonic())
+                self._publish(connection, item, item.message, self._clock.monotonic())
                 return
         dropped = self.outbox.put(message)
         if dropped:
