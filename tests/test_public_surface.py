@@ -1,6 +1,7 @@
 """What a program may import of leadsman: apps, the program that `leadsman init` writes, and all pages keep to it."""
 
 import ast
+import gc
 import re
 import subprocess
 import sys
@@ -114,3 +115,18 @@ def test_the_package_lists_its_names_and_its_public_packages_without_loading_the
     )
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("name", ["App", "no_name"])
+def test_an_import_leaves_the_garbage_collector_as_it_was(name, enabled):
+    (gc.enable if enabled else gc.disable)()
+    try:
+        getattr(leadsman, "__getattr__")(name)  # noqa: B009  # of the package
+    except AttributeError:
+        assert name == "no_name"
+    finally:
+        found = gc.isenabled()
+        gc.enable()
+
+    assert found is enabled

@@ -208,11 +208,18 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    import gc
     from importlib import import_module
 
     if name in _PACKAGES:
         return import_module(f"leadsman.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'leadsman' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    searches = gc.isenabled()
+    gc.disable()  # what is imported stays: there is no garbage in it
+    try:
+        found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    finally:
+        if searches:
+            gc.enable()
     return found

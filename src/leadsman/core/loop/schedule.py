@@ -20,7 +20,6 @@ from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from leadsman.core.loop.host_zone import host_zone
 from leadsman.core.value import Value
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -206,6 +205,8 @@ def _slots(expression: str, after: datetime) -> Iterator[datetime]:
 def zone_of(name: str | None) -> tzinfo:
     """The time zone of an IANA name; None for the host's. Raises `InvalidValue`, `InvalidType`."""
     from zoneinfo import ZoneInfo
+
+    from leadsman.core.loop.host_zone import host_zone  # as above
 
     if name is None:
         return host_zone()
