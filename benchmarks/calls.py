@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import math
 import random
 import statistics
 import time
@@ -39,11 +38,11 @@ def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
     events = EventBus(clock)
     guards = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
     execution = Execution("d", nothing, guards, Environment(Timers(loop, events.emit), clock, events))
-    horizon, began = math.inf, clock.monotonic()
+    began = clock.monotonic()
 
     async def call() -> None:
-        if execution.admit():
-            await execution.run(horizon, began)
+        if execution.calm or execution.admit():
+            await execution.run(began)
 
     return call
 

@@ -90,13 +90,13 @@ def _job(port: str, convention: str, spread: float) -> None:
         print(json.dumps({"first": first, "later": later}), flush=True)
         app.stop()
 
-    async def watched(poll: PollRunner, horizon: float) -> None:
+    async def watched(poll: PollRunner) -> None:
         loop = asyncio.get_running_loop()
         if not late:
             loop.call_later(MEASURED, end)
         if isinstance(poll.schedule, IntervalSchedule):
             late.setdefault(poll, []).append(loop.time() - (poll.schedule.due - INTERVAL))
-        await cycle(poll, horizon)
+        await cycle(poll)
 
     PollRunner.cycle = watched  # type: ignore[method-assign,assignment]  # an app has no hook there
     app.run(log_level="WARNING")  # as users do: the interpreter then leaves the parts of the app alone

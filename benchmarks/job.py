@@ -209,10 +209,10 @@ async def _measured(app: Any, meter: Meter, interval: float, duration: float) ->
     outbox = next(thing for thing in gc.get_objects() if isinstance(thing, Outbox))
     advance = PollRunner.cycle
 
-    async def watched(poll: PollRunner, horizon: float) -> None:
+    async def watched(poll: PollRunner) -> None:
         if isinstance(poll.schedule, IntervalSchedule):
             meter.lateness.append(asyncio.get_running_loop().time() - (poll.schedule.due - interval))
-        await advance(poll, horizon)
+        await advance(poll)
 
     def watch() -> None:  # replaces the method, since an app has no hook there
         PollRunner.cycle = watched  # type: ignore[method-assign,assignment]

@@ -72,13 +72,12 @@ class EventBus:
         events wait. Never raises."""
         if not event.wall:
             event = event._replace(at=self._clock.monotonic(), wall=self._clock.wall())
-        self._waiting.append(event)
         if self._emitting:
+            self._waiting.append(event)
             return
         self._emitting = True
         try:
-            while self._waiting:
-                event = self._waiting.popleft()
+            while True:
                 observers = self._observers.get(type(event))
                 for observer in self._observers_of(type(event)) if observers is None else observers:
                     try:
@@ -87,6 +86,9 @@ class EventBus:
                         raise
                     except BaseException:  # sys.exit() of one observer must not end the others
                         logging.getLogger("leadsman").exception("An observer failed at %s", type(event).__name__)
+                if not self._waiting:
+                    break
+                event = self._waiting.popleft()
         finally:
             self._emitting = False
 

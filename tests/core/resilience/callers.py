@@ -1,6 +1,7 @@
 """Calls and callers for the tests of the guards."""
 
 import asyncio
+import math
 
 
 class Recorder:
@@ -9,9 +10,13 @@ class Recorder:
     def __init__(self):
         self.errors = []
         self.isolations = 0
+        self.next_poll = math.inf
 
     def facts(self):
         return {"handler": "d"}
+
+    def horizon(self):
+        return self.next_poll
 
     def abandoned(self, error):
         self.errors.append(error)

@@ -31,13 +31,15 @@ def execution(environment, caller):
 
 
 @pytest.fixture
-def poll(loop):
+def poll(loop, caller):
     """One cycle, if it is admitted: its result, its error, or None where it was turned away."""
 
     def run(execution, horizon=float("inf")):
+        caller.next_poll = horizon
+
         async def cycle():
             try:
-                return await execution.run(horizon)
+                return await execution.run()
             except Exception as error:
                 return error
 

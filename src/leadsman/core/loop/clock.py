@@ -2,7 +2,7 @@
 
 import functools
 import time
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, BaseEventLoop
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -24,9 +24,12 @@ class Clock(NamedTuple):
 
 
 def system_clock(loop: AbstractEventLoop) -> Clock:
-    """The clock of a loop: its own time, and the wall time it carries if it is a virtual one."""
+    """The clock of a loop: its own time, and the wall time it carries if it is a virtual one. The time of most loops is
+    that of Python, and read there without a call more."""
     wall = getattr(loop, "wall_time", None)
-    return Clock(loop.time, time.time, _uptime) if wall is None else Clock(loop.time, wall, loop.time)
+    if wall is not None:
+        return Clock(loop.time, wall, loop.time)
+    return Clock(time.monotonic if type(loop).time is BaseEventLoop.time else loop.time, time.time, _uptime)
 
 
 _uptime: Callable[[], float] = (

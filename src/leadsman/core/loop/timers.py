@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Protocol
 
 from leadsman.core.events import AppFault
+from leadsman.core.loop.clock import system_clock
 from leadsman.core.loop.slots import BATCH, COARSE, EPSILON, FINE
 
 BEHIND = 0.05
@@ -65,6 +66,7 @@ class Timers:
         "_handle",
         "_heap",
         "_loop",
+        "_monotonic",
         "_permitted",
         "_piled_up",
         "_ringing",
@@ -81,6 +83,7 @@ class Timers:
         permitted: Callable[[], bool] | None = None,
     ) -> None:
         self._loop = loop
+        self._monotonic = system_clock(loop).monotonic
         self._emit = emit
         self._piled_up = piled_up
         self._permitted = permitted
@@ -92,13 +95,13 @@ class Timers:
         self._behind_since = math.inf
         self._ringing = False
         self._begun: dict[Limit, None] = {}
-        self.origin = loop.time()
+        self.origin = self._monotonic()
         """Where the slots are counted from, monotonic seconds."""
 
     def add(self, when: float, alarm: Alarm) -> int:
         """Ring `alarm` at the first slot at or after `when`, monotonic seconds. Returns the slot, for `remove`."""
         slot = math.ceil((when - self.origin) / FINE - EPSILON)
-        if when - self._loop.time() > 1.0:
+        if when - self._monotonic() > 1.0:
             slot = -(-slot // COARSE) * COARSE
         alarms = self._slots.get(slot)
         if alarms is None:
@@ -131,7 +134,7 @@ class Timers:
     async def sleep(self, delay: float) -> None:
         """Sleep `delay` seconds, rounded up to a slot, without a timer or a task of one's own."""
         sleeper = _Sleeper(self._loop.create_future())
-        slot = self.add(self._loop.time() + delay, sleeper)
+        slot = self.add(self._monotonic() + delay, sleeper)
         try:
             await sleeper.future
         finally:
@@ -159,7 +162,7 @@ class Timers:
         if self._permitted is not None and not self._permitted():
             self.stop()
             return
-        now = self._loop.time()
+        now = self._monotonic()
         reached = math.floor((now - self.origin) / FINE + EPSILON)
         self._ring_batch(reached)
         if self._first() <= reached:
@@ -182,7 +185,7 @@ class Timers:
                 if alarm in alarms:  # not taken back by one that rang before it
                     del alarms[alarm]
                     try:
-                        alarm.ring(self._loop.time())
+                        alarm.ring(self._monotonic())
                     except KeyboardInterrupt:
                         raise
                     except BaseException as error:  # as on the event bus
@@ -198,7 +201,7 @@ class Timers:
 
     def _go_on(self, began: float) -> None:
         """Ring the next batch. What the last one started at `began` has run meanwhile, up to its first wait."""
-        now = self._loop.time()
+        now = self._monotonic()
         if now - self._behind_since < BEHIND or not self._piled_up():
             self._wake()
         else:

@@ -269,10 +269,7 @@ def fold(health: Health, event: Event) -> None:
     """Change the record by `event`, which must be about this entity."""
     match event:
         case ReadingTaken():
-            health.fresh_at, health.success_wall, health.duration = event.at, event.wall, event.duration
-            health.successes += 1
-            if health.trouble is not NO_TROUBLE:
-                _well_again(health)
+            _read(health, event)
         case AttemptFailed():
             _call_failed(health, event)
         case PollFailed():
@@ -302,6 +299,13 @@ def _troubled(health: Health, **changes: Any) -> None:
     """Change what is wrong; names as the fields of `Trouble`."""
     trouble = health.trouble._replace(**changes)
     health.trouble = NO_TROUBLE if trouble == NO_TROUBLE else trouble
+
+
+def _read(health: Health, event: ReadingTaken) -> None:
+    health.fresh_at, health.success_wall, health.duration = event.at, event.wall, event.duration
+    health.successes += 1
+    if health.trouble is not NO_TROUBLE:
+        _well_again(health)
 
 
 def _well_again(health: Health) -> None:
@@ -470,8 +474,12 @@ class HealthRecords:
         """Add an entity that only takes commands, unless it is known already."""
         self.entities.setdefault(entity, Health(now, polled=False))
 
+    def on_reading(self, event: ReadingTaken) -> None:
+        """Observe the most frequent event."""
+        _read(self.entities[event.entity], event)
+
     def __call__(self, event: Event) -> None:
-        """Observe."""
+        """Observe any event."""
         entity = getattr(event, "entity", None)
         if entity is not None:
             fold(self.entities[entity], event)

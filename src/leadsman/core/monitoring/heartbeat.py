@@ -15,7 +15,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
-from leadsman.core.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixShared, StateFailed, StateWritten
+from leadsman.core.events import (
+    CircuitMoved,
+    Event,
+    LinkUp,
+    MessageDropped,
+    PrefixShared,
+    ReadingTaken,
+    StateFailed,
+    StateWritten,
+)
 from leadsman.core.loop.clock import Clock, rfc3339
 from leadsman.core.loop.slices import Slices
 from leadsman.core.monitoring.added_fields import AddedFields
@@ -113,6 +122,11 @@ class Heartbeat:
         """Files of the app's state that cannot be written at the moment, and why."""
         self.sections = AddedFields("a section of the heartbeat", environment.events.emit)
         """Called with each document, to add what the parts of the app say in it."""
+
+    def on_reading(self, event: ReadingTaken) -> None:
+        """As `observe`, the most frequent event."""
+        if not self._statuses.stays_well(event.entity):
+            self.observe(event)
 
     def observe(self, event: Event) -> None:
         """Process a new connection, or the effect of an event on the status of a device. Observes in

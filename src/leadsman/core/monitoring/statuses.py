@@ -130,6 +130,10 @@ class Statuses:
         """When `advance` has something to do, monotonic seconds; infinity if time changes nothing."""
         return self._due[0] * SLOT if self._due else math.inf
 
+    def stays_well(self, entity: str) -> bool:
+        """Whether a reading changes nothing: the entity was well, and depends on no other one."""
+        return self.words.get(entity) == OK and entity not in self.troubled and self.records[entity].source is None
+
     def status_change(self, entity: str, now: float) -> StatusChange | None:
         """Look at one entity, after an event about it. Returns what changed. One that is about to be added is left
         alone: a device that comes from another node goes on with its circuit before its status begins."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
+from leadsman.core.events import ReadingTaken
 from leadsman.core.monitoring.heartbeat import Heartbeat, offline, will
 from leadsman.core.monitoring.statuses import Statuses
 from leadsman.core.mqtt.message import Message
@@ -31,8 +32,10 @@ def join(core: Core) -> None:
     )
     core.offer(STATUSES, statuses)
     core.offer(HEARTBEAT, heartbeat)
-    events.subscribe(core.records, Phase.HEALTH)
-    events.subscribe(heartbeat.observe)
+    events.subscribe(core.records, Phase.HEALTH, readings=False)
+    events.subscribe_to(ReadingTaken, core.records.on_reading, Phase.HEALTH)
+    events.subscribe(heartbeat.observe, readings=False)
+    events.subscribe_to(ReadingTaken, heartbeat.on_reading)
     events.subscribe(core.outages.observe)
     roster.follow(RosterPhase.STATUS, _follower(core, statuses, heartbeat))
     core.life.beside.append(("the heartbeat", heartbeat.run))

@@ -55,6 +55,10 @@ class Caller(Abandons, Protocol):
         """The properties of the handler that a policy may ask about."""
         ...
 
+    def horizon(self) -> float:
+        """When the next poll is due, monotonic seconds: a retry at or after it is dropped."""
+        ...
+
     def isolated(self) -> None:
         """The circuit was isolated: stop what runs between two polls."""
         ...

@@ -5,13 +5,14 @@ The guards of a call are composed once, when the handler is registered. Each tak
     admit ─▶ run ─ retry ─┬─ bus lock ─ deadline ─ call
     (circuit guard)       ╰─ sleep, without the bus lock
 
-**The fast path.** `Execution` remembers whether a success would change anything. While `_fast_path` is True, all of
-the following hold: the handler shares no guards with others, its circuit is closed and counts no failure, `_pass` is a
-permit of it, there is no `FailureStreak`, and no deferral is in effect. A success then changes nothing. So `admit`
-returns at once, `run` does not call `succeed`, and a successful call costs two reads of this attribute.
+**The fast path.** `Execution` remembers whether a success would change anything. While `calm` is True, all of the
+following hold: the handler shares no guards with others, its circuit is closed and counts no failure, `_pass` is a
+permit of it, there is no `FailureStreak`, and no deferral is in effect. A success then changes nothing. So `admit` need
+not be asked, `run` does not call `succeed`, and a successful call costs two reads of this attribute.
 
-Whatever ends one of these conditions sets `_fast_path` to False: a failure, a request of a person about
-the circuit, a restored state. Only `succeed` sets it to True again. With shared guards it is never True.
+Whatever ends one of these conditions calls `_disturbed`: a failure, a request of a person about the circuit, a restored
+state. A cycle that is under way has the permit `_pass` from then on. Only `succeed` sets `calm` to True again. With
+shared guards it is never True.
 """
 
 import asyncio
@@ -62,7 +63,6 @@ class Execution(Generic[T]):
         "_called_at",
         "_caller",
         "_environment",
-        "_fast_path",
         "_guards",
         "_pass",
         "_permit",
@@ -70,9 +70,9 @@ class Execution(Generic[T]):
         "_shared",
         "_streak",
         "attempts",
+        "calm",
         "circuit",
         "gave_up",
-        "horizon",
         "name",
         "resumes_at",
     )
@@ -96,8 +96,6 @@ class Execution(Generic[T]):
         """Calls made in the current cycle, or in the last one that failed."""
         self.resumes_at = NEVER
         """When the next retry is due, monotonic seconds."""
-        self.horizon = math.inf
-        """When the next poll is due, monotonic seconds. It is moved later if that poll was missed meanwhile."""
         self.gave_up = ""
         """Why the last failed cycle was not retried further."""
         self._guards = guards
@@ -109,7 +107,8 @@ class Execution(Generic[T]):
         self._pass = PASS
         self._permit: Permit | None = None
         self._called_at = math.inf  # when the call under way began; infinity once it has shown that the device works
-        self._fast_path = shared is NO_SHARED_GUARDS
+        self.calm = shared is NO_SHARED_GUARDS
+        """Whether a success would change nothing: the fast path is open. Others read it only."""
         self._reported: tuple[str, ...] = ()
         lines = None
         if guards.adapters or bus_lock is not None:
@@ -117,11 +116,6 @@ class Execution(Generic[T]):
         self._call = guard_call(
             call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, thread=thread, lines=lines
         )
-
-    @property
-    def calm(self) -> bool:
-        """Whether a success would change nothing: the fast path is open."""
-        return self._fast_path
 
     def snapshot(self) -> Snapshot:
         """The current state. Reading it changes nothing."""
@@ -154,19 +148,20 @@ class Execution(Generic[T]):
         now, pending = self._environment.clock.monotonic(), float(document.get("pending", 0.0))
         kept = document.get("streak")
         found = None if kept is None else streak_from_json(kept, self._guards.policy, now, away)
-        self._fast_path = self._fast_path and not document
+        if document:
+            self._disturbed()
         self.circuit.restore(document, now, away)
         self._streak = found
         return max(0.0, pending - away)
 
     def isolate(self) -> None:
         """Admit no cycle until `close` or `disable` is called, because a person works at the device."""
-        self._fast_path = False
+        self._disturbed()
         self.circuit.isolate()
 
     def close(self) -> None:
         """Close the circuit and reset all counters. The outage lasts until a success."""
-        self._fast_path = False
+        self._disturbed()
         if self._streak is not None:
             state = self._streak.policy.start()
             self._streak = self._streak._replace(
@@ -176,29 +171,27 @@ class Execution(Generic[T]):
 
     def disable(self) -> None:
         """Admit every cycle, whatever fails, until `close` or `isolate` is called."""
-        self._fast_path = False
+        self._disturbed()
         self.circuit.disable()
 
     def admit(self) -> bool:
-        """Ask for permission to run a cycle. After True, `run` must follow."""
-        if self._fast_path:
-            self._permit = self._pass
+        """Ask for permission to run a cycle. After True, `run` must follow. While `calm` is True, so may `run` at
+        once."""
+        if self.calm:
             return True
         self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + CANCEL_SECONDS)
         return self._permit is not None
 
-    async def run(self, horizon: float = math.inf, now: float | None = None) -> T:
+    async def run(self, now: float | None = None) -> T:
         """Run one cycle of calls and return the result of the successful call.
 
         Args:
-            horizon: when the next poll is due, monotonic seconds. A retry at or after it is dropped.
             now: monotonic seconds. None reads the clock.
 
         Raises:
             Exception: the error of the last call, once no more retries are due.
             CancelledError: passed through, also when the handler's clean-up turned it into another error.
         """
-        self.horizon = horizon
         self._called_at = self._environment.clock.monotonic() if now is None else now
         try:
             result = await self._call()
@@ -208,7 +201,7 @@ class Execution(Generic[T]):
             self._settle(CycleOutcome.NEUTRAL)
             raise
         else:
-            if not self._fast_path:
+            if not self.calm:
                 if self._shared.tokens is not None:
                     self._shared.tokens.give_back()
                 self.succeed()
@@ -225,7 +218,7 @@ class Execution(Generic[T]):
             self._streak = self._streak._replace(cycle=self._streak.cycle + 1)
         try:
             while True:
-                self._fast_path = False
+                self._disturbed()
                 if self._streak is None:  # the first failure, or a source has given readings since the last one
                     self._streak = self._begun()
                 policies, error = overrides.take(error), sift(error)
@@ -291,10 +284,11 @@ class Execution(Generic[T]):
         failure = Failure(error, facts, streak.cycle, age, streak.waits, streak.resumed, report, wall)
         if self.circuit.isolated:
             return Decision(streak, GiveUp("isolated"))
+        horizon = math.inf if self._caller is None else self._caller.horizon()
         if self._permit is not None and self._permit.probe:
-            return give_up(streak, failure, "probe", self.horizon - now)
+            return give_up(streak, failure, "probe", horizon - now)
         asked, tokens = (*policies, *self._environment.overriding(self.name)), self._shared.tokens
-        return decide(failure, streak, asked, now, self.horizon, tokens, random.random)
+        return decide(failure, streak, asked, now, horizon, tokens, random.random)
 
     def wait(self, attempt: int) -> float:
         """Ask the backoff for a wait. An exception in a user's strategy is reported once, and the default is used
@@ -314,12 +308,17 @@ class Execution(Generic[T]):
     def succeed(self) -> None:
         """Reset the counters: the current call has shown that the device works."""
         self._called_at = math.inf
-        if not self._fast_path:
+        if not self.calm:
             self._streak = None
             self.circuit.deferred_until = NEVER
             self._settle(CycleOutcome.SUCCEEDED)
             if self._shared is NO_SHARED_GUARDS and (permit := unchanging(self.circuit.state)) is not None:
-                self._pass, self._fast_path = permit, True
+                self._pass, self.calm = permit, True
+
+    def _disturbed(self) -> None:
+        """A success would change something from now on."""
+        if self.calm:
+            self.calm, self._permit = False, self._pass
 
     def _settle(self, outcome: CycleOutcome) -> None:
         """Report the outcome of the cycle, once."""
@@ -329,7 +328,7 @@ class Execution(Generic[T]):
 
     def abandoned(self, error: Abandoned) -> None:
         """The call does not end: count the cycle as failed, and let others use the bus."""
-        self._fast_path = False
+        self._disturbed()
         self._settle(CycleOutcome.FAILED)
         if self._bus_lock is not None:
             self._bus_lock.give_back(self)

@@ -303,10 +303,9 @@ class PollRunner:
             )
             self._report_missed(1, now, cause)
             self._without_reading(now, "missed", now)
-            execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
-        elif execution.admit():
+        elif execution.calm or execution.admit():
             self.due = now
-            self._start(self.cycle(self._horizon(now)))
+            self._start(self.cycle())
         elif now < execution.circuit.deferred_until:
             self._without_reading(now, "deferred", now)
         else:
@@ -355,11 +354,6 @@ class PollRunner:
             due = resumed if due - resumed > self.telemetry.throttle else due
         return snapshot, due if math.isfinite(due) else None
 
-    def _horizon(self, now: float) -> float:
-        if self.telemetry.overrun:
-            return math.inf
-        return self.schedule.horizon(now, self._context.environment.clock)
-
     # On request
 
     def ask(self, answer: Answer, given: Mapping[str, object] = NO_PAYLOAD) -> None:
@@ -378,7 +372,7 @@ class PollRunner:
             now = self._context.environment.clock.monotonic()
             self._check_request(now)
             requests.polled_at, requests.given = now, given
-            self._begin(now)
+            self._begin()
         elif given != requests.given:
             raise PollRefused("a poll with another payload is under way; send this one again when it has ended")
         if len(requests.answers) >= MAX_REQUESTS:
@@ -401,10 +395,9 @@ class PollRunner:
             raise PollRefused("the thread of an earlier poll is still busy")
         check_circuit(self.execution, now)
 
-    def _begin(self, now: float) -> None:
+    def _begin(self) -> None:
         """Start a poll besides the schedule; the circuit has admitted it."""
-        poll = self.cycle(self._horizon(now))
-        self.task = asyncio.get_running_loop().create_task(poll, context=overrides.handler_context())
+        self.task = asyncio.get_running_loop().create_task(self.cycle(), context=overrides.handler_context())
 
     # After a pause
 
@@ -430,7 +423,7 @@ class PollRunner:
         if execution.admit():
             self._requests = self._requests or PollRequests()
             self._requests.polled_at = now
-            self._begin(now)
+            self._begin()
 
     def _answer(self, result: Reading | BaseException | None) -> None:
         if self._requests is not None:
@@ -454,7 +447,7 @@ class PollRunner:
         execution.close()
         environment.events.emit(DeviceReleased(self.name, by))
         if not self.busy and execution.admit():
-            self._begin(environment.clock.monotonic())
+            self._begin()
         return True
 
     def stopped(self) -> None:
@@ -475,12 +468,12 @@ class PollRunner:
 
     # One poll
 
-    async def cycle(self, horizon: float) -> None:
+    async def cycle(self) -> None:
         """One poll, from its first call to its end. Raises nothing but the cancellation that ends the app."""
         environment = self._context.environment
         self._began, self._pause_end = environment.clock.monotonic(), None
         try:
-            reading = await self.execution.run(horizon, self._began)
+            reading = await self.execution.run(self._began)
             if reading is not None and self.telemetry.job:
                 raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
             self._succeeded(reading)
@@ -583,6 +576,11 @@ class PollRunner:
     def facts(self) -> Mapping[str, Property]:
         """The properties of the handler that a policy may ask about."""
         return facts_of(self.telemetry)
+
+    def horizon(self) -> float:
+        """See `Caller`. Where the next poll was missed meanwhile, retries go on in place of it."""
+        clock = self._context.environment.clock
+        return math.inf if self.telemetry.overrun else self.schedule.horizon(clock.monotonic(), clock)
 
     def isolated(self) -> None:
         """Nothing to do: nothing runs between two polls, and retries check the circuit themselves."""

@@ -196,7 +196,12 @@ class StatePublisher:
                 if receipt is not None:
                     receipt.suppressed += 1
                 return
-        message = self._message(reading, receipt or comparison)
+        delivery, wall, clock = self._delivery, reading.wall, self._context.environment.clock
+        expires = None if delivery.expiry is None else reading.at + delivery.expiry
+        offset = wall - clock.uptime() + clock.monotonic() - reading.at  # as it was when the reading was taken
+        payload, qos, retain = encode_fields(self._shown(reading)), delivery.qos, delivery.retain
+        about = wall, expires, delivery.newest, None, offset, receipt or comparison
+        message = Message(self._topic, payload, qos, retain, *about)
         if comparison is not None:
             taken = reading.wall - (message.clock_offset or 0.0)  # as the outbox computes it
             comparison.accepted(reading.fields, reading.at, taken)
@@ -245,14 +250,6 @@ class StatePublisher:
                 receipt.sent += 1
                 receipt.dropped(self._context.environment.clock.uptime())
             self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))
-
-    def _message(self, reading: Reading, receipt: Receipt | None) -> Message:
-        delivery, wall = self._delivery, reading.wall
-        expires = None if delivery.expiry is None else reading.at + delivery.expiry
-        clock = self._context.environment.clock
-        offset = wall - clock.uptime() + clock.monotonic() - reading.at  # as it was when the reading was taken
-        payload, qos, retain = encode_fields(self._shown(reading)), delivery.qos, delivery.retain
-        return Message(self._topic, payload, qos, retain, wall, expires, delivery.newest, None, offset, receipt)
 
     def _put(self, reading: Reading, message: Message) -> None:
         if self.own_topics is None:
@@ -326,9 +323,9 @@ class PublishQueue:
 
     def add(self, publisher: StatePublisher, reading: Reading, due: float | None = None) -> None:
         """Publish a reading soon; see `StatePublisher.publish`."""
-        self._waiting.append((publisher, reading, due))
-        if len(self._waiting) == 1:
+        if not self._waiting:
             self._loop.call_soon(self._publish)
+        self._waiting.append((publisher, reading, due))
 
     def _publish(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -127,6 +127,10 @@ class SourceRunner:
         """The properties of the handler that a policy may ask about."""
         return {"handler": self.source.name, "adapter": adapter_names(self.source.needs), "verb": "poll"}
 
+    def horizon(self) -> float:
+        """See `Caller`. A source has no polls."""
+        return math.inf
+
     def abandoned(self, error: Abandoned) -> None:
         """Report a run that does not end. The source is started again once it has ended."""
         self._report(error)

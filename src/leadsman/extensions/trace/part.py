@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from leadsman.core.event_bus import Phase
+from leadsman.core.event_bus import EventBus, Phase
 from leadsman.core.events import (
     AdapterFailed,
     AdapterReopened,
@@ -16,6 +16,7 @@ from leadsman.core.events import (
     Event,
     MessageFailed,
     PollFailed,
+    ReadingTaken,
 )
 from leadsman.core.extension import Extension, Join, JoinPhase
 from leadsman.core.introspection.added import AddedSection, Member
@@ -46,8 +47,9 @@ has none."""
 
 def join(core: Core) -> None:
     """Begin the trace with the first failure. What saves it comes later, and goes on with outages of an earlier run."""
-    tracing = Tracing(core.plan)
-    core.environment.events.subscribe(tracing.observe, Phase.TRACE)
+    events = core.environment.events
+    tracing = Tracing(core.plan, events)
+    events.subscribe(tracing.observe, Phase.TRACE, readings=False)
     core.tables.append(tracing.table)
     core.documents.add_section("trace", AddedSection(tracing.entries, is_list=True, large=True))
 
@@ -57,12 +59,14 @@ class Tracing:
 
     Args:
         plan: the app.
+        events: what happens. It hears of readings once it has begun.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, events: EventBus) -> None:
         self.traces: list[Trace] = []
         """The trace, once there is something in it."""
         self._plan = plan
+        self._events = events
 
     def observe(self, event: Event) -> None:
         """Add what happens."""
@@ -95,6 +99,7 @@ class Tracing:
             readers = {each.name: each for each in self._plan.readers}
             trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
             self.traces.append(trace)
+            self._events.subscribe_to(ReadingTaken, trace.observe, Phase.TRACE)
             self._plan.live.trace = trace.rows
         return self.traces[0]
 
