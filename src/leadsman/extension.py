@@ -2,7 +2,8 @@
 
 from leadsman.core.devices.roster import Departure, Device, Follower, RosterPhase
 from leadsman.core.event_bus import Phase
-from leadsman.core.extension import CheckResult, Command, Documents, Extension, Join, JoinPhase, Place, Topic
+from leadsman.core.extension import Documents, Extension, Join, JoinPhase
+from leadsman.core.extension_tools import CheckResult, Command, Place, Topic
 from leadsman.core.introspection.added import AddedSection
 from leadsman.core.introspection.added_measures import AddedMeasures, MetricFamily, counter, gauge
 from leadsman.core.parts.kinds import ANSWERS, DISK, HEARTBEAT, STATUSES

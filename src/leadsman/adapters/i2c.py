@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol, Self
 
-from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.resource import Resource
 from leadsman.core.adapters.wires import wire_of
 from leadsman.core.loop.durations import Duration, positive_seconds
 from leadsman.core.loop.threads import Worker

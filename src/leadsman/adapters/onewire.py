@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
-from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.resource import Resource
 from leadsman.core.adapters.wires import wire_of
 from leadsman.core.loop.durations import Duration, positive_seconds
 from leadsman.core.loop.threads import Worker

@@ -1,9 +1,12 @@
 """What extends an app: a class to derive from, and the phases in which its work begins."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from leadsman.core.extension_tools import Place, Topic
 
 
 class JoinPhase(IntEnum):
@@ -24,52 +27,6 @@ class JoinPhase(IntEnum):
 
 Join = tuple[JoinPhase, Callable[..., object]]
 """A phase, and a function that joins the app then. It is called with the `Core`, and may be a coroutine function."""
-
-
-class Place(NamedTuple):
-    """An object that is imported when it is needed."""
-
-    help: str
-    """One line about it."""
-    module: str
-    name: str
-
-
-class Command(NamedTuple):
-    """A command of the command line: the object that a `Place` in `Extension.commands` names."""
-
-    run: Callable[..., int | Coroutine[Any, Any, int | None] | None]
-    """Called with the `App`, whose settings are loaded, and the `argparse.Namespace` of its arguments; it may be
-    ``async def``. It returns the exit code, 0 to 255; None is 0. A `LeadsmanError` that it raises is shown as its
-    message."""
-    arguments: Callable[..., object] | None = None
-    """Called with the `argparse.ArgumentParser` of the command, to add arguments to it; it has ``--config``, ``--set``
-    and ``--mqtt``."""
-
-
-class Topic(NamedTuple):
-    """A topic of an extension."""
-
-    access: Literal["write", "read"]
-    filter: str
-    """A topic, or a filter of topics, such as ``house/+/alarm``."""
-    payload: object = None
-    """The type of what is published there, for ``leadsman schema``: any that pydantic describes, such as a model; below
-    Python 3.12 no `TypedDict` but that of typing_extensions. None: the schema leaves the topic out."""
-
-
-Verdict = Literal["ok", "warn", "fail", "unknown"]
-"""``warn``: the app works with less than it could have. ``fail``: something of the app does not work. ``unknown``: it
-could not be seen from here."""
-
-
-class CheckResult(NamedTuple):
-    """What one check of ``leadsman doctor`` has found."""
-
-    verdict: Verdict
-    text: str
-    advice: str = ""
-    """What to do, in one line; empty where there is nothing to do."""
 
 
 class Documents(NamedTuple):
@@ -108,7 +65,7 @@ class Extension:
     """Further options of decorators: a `TypedDict` by the kind of the decorator, which is ``"telemetry"``,
     ``"periodic"``, ``"source"``, ``"event"`` or ``"command"``. Beside each type is an `Option`; `own_options` reads
     the values."""
-    commands: ClassVar[Mapping[str, Place]] = {}
+    commands: ClassVar["Mapping[str, Place]"] = {}
     """Commands of the command line, by name: each names a `leadsman.extension.Command`, which is imported when it is
     typed: ``leadsman alarms house:app``, or ``house alarms`` where the app is a program of its own. One that has the
     name of a command of leadsman is reached there only."""
@@ -127,7 +84,7 @@ class Extension:
         """
         return ()
 
-    def topics(self, plan: Any) -> Iterable[Topic]:
+    def topics(self, plan: Any) -> "Iterable[Topic]":
         """The topics that it publishes or subscribes to, for ``leadsman acl``, ``leadsman schema`` and
         ``leadsman doctor``. No subscription of the app may cover one that it publishes to.
 

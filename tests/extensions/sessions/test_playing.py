@@ -29,7 +29,7 @@ from leadsman.adapters.modbus import Modbus, Register, Table
 from leadsman.adapters.onewire import OneWire
 from leadsman.adapters.program import Finished, Programs
 from leadsman.adapters.serial import SerialPort
-from leadsman.core.adapters.adapter import ResourceKind
+from leadsman.core.adapters.resource import ResourceKind
 from leadsman.core.adapters.wires import WIRES
 from leadsman.errors import DeviceTimeout, PermanentError, SessionDiffers, SessionError
 from leadsman.extensions.sessions.mask import Mask

@@ -7,7 +7,8 @@ from typing import TypedDict
 import pytest
 
 from leadsman import App
-from leadsman.core.extension import Extension, Topic
+from leadsman.core.extension import Extension
+from leadsman.core.extension_tools import Topic
 from leadsman.errors import ConfigurationError
 from leadsman.tools.access import access_of
 from leadsman.tools.cli.main import main

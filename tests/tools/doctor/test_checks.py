@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import Broker
-from leadsman.core.adapters.adapter import CalendarSearch, Resource
+from leadsman.core.adapters.resource import CalendarSearch, Resource
 from leadsman.core.mqtt.connection import ConnAck
 from leadsman.core.mqtt.topics import Topics
 from leadsman.tools.doctor.checks import CHECKS, Finding, findings, left_behind, worst

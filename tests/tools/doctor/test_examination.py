@@ -7,7 +7,7 @@ from pathlib import Path
 from leadsman import Broker
 from leadsman.adapters.i2c import I2c
 from leadsman.adapters.onewire import OneWire
-from leadsman.core.adapters.adapter import CalendarSearch, Resource
+from leadsman.core.adapters.resource import CalendarSearch, Resource
 from leadsman.core.mqtt.topics import Topics
 from leadsman.errors import ConnectionRefused, PermanentError
 from leadsman.tools.doctor import examination

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from leadsman import App, Broker
-from leadsman.core.extension import CheckResult, Extension
+from leadsman.core.extension import Extension
+from leadsman.core.extension_tools import CheckResult
 from leadsman.core.mqtt.topics import Topics
 from leadsman.tools.doctor import examination
 from leadsman.tools.doctor.checks import Finding, findings

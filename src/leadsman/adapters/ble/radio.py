@@ -29,7 +29,7 @@ from leadsman.adapters.ble.advertisement import MAX_DEVICES, Advertisement, Adve
 from leadsman.adapters.ble.backend import Backend, GattConnection, Handle, start_scanner
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
-from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.resource import Resource
 from leadsman.core.adapters.wires import wire_of
 from leadsman.core.loop.durations import Duration, human, positive_seconds
 from leadsman.core.text import log_fields

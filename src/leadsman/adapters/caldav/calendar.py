@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from leadsman.adapters.caldav.backend import Account, CalendarBackend, ReplyTooLarge
 from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.adapters.server import check_url, display_url
-from leadsman.core.adapters.adapter import CalendarSearch, Resource, Way
+from leadsman.core.adapters.resource import CalendarSearch, Resource, Way
 from leadsman.core.adapters.wires import wire_of
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.loop.durations import Duration, positive_seconds

@@ -27,7 +27,7 @@ from leadsman.adapters.http.answer import (
 )
 from leadsman.adapters.http.wire import HttpReply, HttpRequest, Login, RequestLine, Wire
 from leadsman.adapters.server import check_url, display_url, is_url, origin_of, secret_in
-from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.resource import Resource
 from leadsman.core.adapters.wires import wire_of
 from leadsman.core.loop.clock import system_clock
 from leadsman.core.loop.durations import Duration, human, positive_seconds

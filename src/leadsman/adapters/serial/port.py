@@ -29,7 +29,8 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from leadsman.adapters.serial.framing import Framer, LineFramer, Stream
-from leadsman.core.adapters.adapter import CANNOT_OPEN, Resource
+from leadsman.core.adapters.adapter import CANNOT_OPEN
+from leadsman.core.adapters.resource import Resource
 from leadsman.core.adapters.wires import wire_of
 from leadsman.core.loop.durations import Duration, human, positive_seconds
 from leadsman.core.loop.threads import Worker

@@ -3,8 +3,11 @@
 Each ability is a protocol with one member. An adapter has an ability if it has that member; it inherits from nothing.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from leadsman.core.adapters.resource import Resource
 
 
 @runtime_checkable
@@ -87,48 +90,12 @@ class LimitsRetries(Protocol):
         ...
 
 
-ResourceKind = Literal["serial", "bluetooth", "calendars", "http", "i2c", "onewire"]
-
-
-Way = Literal["whole", "whole while small", "by time"]
-"""How a calendar is read: always whole, whole while it is small, or by a search by time."""
-
-
-class CalendarSearch(NamedTuple):
-    """How far a search by time on a calendar server can be trusted, for one calendar."""
-
-    calendar: str
-    """Its name."""
-    read: Way
-    """How the adapter reads this calendar."""
-    lost: tuple[str, ...] = ()
-    """The titles of events that take place within a year and that the search leaves out, one for each event."""
-    fault: str | None = None
-    """Why this could not be compared; None if it was."""
-
-
-class Resource(NamedTuple):
-    """What an adapter needs of the machine or the network, for ``leadsman doctor``."""
-
-    kind: ResourceKind
-    name: str
-    """The path or URL of a serial port, the name of a Bluetooth adapter such as ``hci0`` (empty: any), the URL of a
-    server without its credentials (empty: each call names its own), the file of an I²C bus, or the directory of
-    one-wire."""
-    log_in: Callable[[], Awaitable[object]] | None = None
-    """Logs in at a server, or opens a bus, and raises any exception if that fails. It changes nothing there. None where
-    there is neither."""
-    compare: Callable[[], AsyncGenerator[CalendarSearch, None]] | None = None
-    """Compares searches on the calendars of a server, one calendar after another. It changes nothing there, and raises
-    any exception if that fails. None where there are no calendars."""
-
-
 @runtime_checkable
 class DeclaresResource(Protocol):
     """An adapter that declares what it needs, so that ``leadsman doctor`` can look at it without opening the
     adapter."""
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> "Resource":
         """What it needs. Reading it must neither wait nor change anything."""
         ...

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadsman.core.adapters.adapter import (
     Adapter,
@@ -10,8 +10,6 @@ from leadsman.core.adapters.adapter import (
     DeclaresResource,
     LimitsRetries,
     ReportsHealth,
-    Resource,
-    ResourceKind,
     SupportsProbe,
     SupportsReset,
 )
@@ -25,6 +23,9 @@ from leadsman.core.resilience.environment import Environment
 from leadsman.core.resilience.turns import SharedLine
 from leadsman.core.text import describe
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotInstalled
+
+if TYPE_CHECKING:
+    from leadsman.core.adapters.resource import Resource, ResourceKind
 
 OPEN_TIMEOUT = 30.0
 """The longest time in seconds for `__aenter__`; also for closing and resetting before an adapter is opened again."""
@@ -79,12 +80,12 @@ class ManagedAdapter:
         return self.adapter.retry_tokens if isinstance(self.adapter, LimitsRetries) else None
 
     @property
-    def resource(self) -> Resource | None:
+    def resource(self) -> "Resource | None":
         """What the adapter declares that it needs of the machine or the network."""
         return self.adapter.resource if isinstance(self.adapter, DeclaresResource) else None
 
     @property
-    def resource_kind(self) -> ResourceKind | None:
+    def resource_kind(self) -> "ResourceKind | None":
         """The kind of that resource; None if the adapter declares none, or its property raises."""
         try:
             resource = self.resource

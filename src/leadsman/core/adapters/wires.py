@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Literal, Protocol, TypeVar
 
-from leadsman.core.adapters.adapter import ResourceKind
+from leadsman.core.adapters.resource import ResourceKind
 
 W = TypeVar("W")
 WireKind = ResourceKind | Literal["program"]

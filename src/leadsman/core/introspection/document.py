@@ -429,7 +429,7 @@ class AdapterSection(TypedDict):
     adapter: str
     """Its name."""
     kind: NotRequired[Literal["serial", "bluetooth", "calendars", "http", "i2c", "onewire"]]
-    """What it needs of the machine or the network; see `leadsman.core.adapters.adapter.Resource`. Left out if it does
+    """What it needs of the machine or the network; see `leadsman.core.adapters.resource.Resource`. Left out if it does
     not declare that."""
     open: bool
     """Whether it is open."""

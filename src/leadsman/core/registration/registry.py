@@ -27,7 +27,7 @@ from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled, raise_together
 
 if TYPE_CHECKING:
-    from leadsman.core.extension import Topic
+    from leadsman.core.extension_tools import Topic
     from leadsman.core.readings.buffer import Buffer
     from leadsman.core.registration.command import Command, CommandOptions
     from leadsman.core.registration.device_settings import DeviceSettings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from leadsman.core.adapters.managed import ManagedAdapter
-from leadsman.core.extension import Extension, Topic
+from leadsman.core.extension import Extension
 from leadsman.core.mqtt.broker import Brokers
 from leadsman.core.mqtt.topics import Identity, Topics, check_filter
 from leadsman.core.registration.registry import Registry
@@ -20,6 +20,7 @@ from leadsman.core.text import describe
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled
 
 if TYPE_CHECKING:
+    from leadsman.core.extension_tools import Topic
     from leadsman.core.monitoring.trace_row import TraceRow
     from leadsman.core.registration.command import Command
     from leadsman.core.registration.injection import Handler
@@ -242,7 +243,7 @@ def plan_of(
     return plan
 
 
-def extension_topics(plan: Plan) -> list[tuple[str, Topic]]:
+def extension_topics(plan: Plan) -> "list[tuple[str, Topic]]":
     """The topics of the extensions of an app, each with the name of its extension.
 
     Raises:
@@ -262,6 +263,8 @@ def extension_topics(plan: Plan) -> list[tuple[str, Topic]]:
 
 
 def _check_topic(topic: object) -> None:
+    from leadsman.core.extension_tools import Topic  # few extensions have topics
+
     if not isinstance(topic, Topic):
         raise InvalidType(f"topics gave {topic!r}; write Topic('write', 'house/alarm')")
     access: str = topic.access

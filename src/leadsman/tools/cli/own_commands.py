@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from leadsman.core.app import App
-from leadsman.core.extension import Command, Place
+from leadsman.core.extension_tools import Command, Place
 from leadsman.core.text import describe
 from leadsman.core.text.suggestion import nearest
 from leadsman.errors import ConfigurationError, InvalidType, LeadsmanError

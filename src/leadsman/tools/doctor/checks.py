@@ -5,8 +5,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from leadsman.core.adapters.adapter import ResourceKind
-from leadsman.core.extension import CheckResult, Verdict
+from leadsman.core.adapters.resource import ResourceKind
+from leadsman.core.extension_tools import CheckResult, Verdict
 from leadsman.core.introspection.kept_reading import compare
 from leadsman.core.loop.clock import rfc3339
 from leadsman.core.monitoring.health import WELL

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from leadsman._version import __version__
 from leadsman.adapters.serial.port import BY_ID, stable_name
-from leadsman.core.adapters.adapter import CalendarSearch, Resource, ResourceKind
-from leadsman.core.extension import CheckResult, Verdict
+from leadsman.core.adapters.resource import CalendarSearch, Resource, ResourceKind
+from leadsman.core.extension_tools import CheckResult, Verdict
 from leadsman.core.loop.durations import human
 from leadsman.core.loop.host_zone import host_zone
 from leadsman.core.mqtt.transport import in_thread

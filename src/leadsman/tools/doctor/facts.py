@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from leadsman.core.adapters.adapter import CalendarSearch, Resource
-from leadsman.core.extension import CheckResult
+from leadsman.core.adapters.resource import CalendarSearch, Resource
+from leadsman.core.extension_tools import CheckResult
 from leadsman.core.mqtt.connection import ConnAck
 from leadsman.tools.doctor.subject import Subject
 

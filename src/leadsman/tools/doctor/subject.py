@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.core.adapters.adapter import Resource
 from leadsman.core.adapters.managed import check_installed
+from leadsman.core.adapters.resource import Resource
 from leadsman.core.introspection.fields import fields_of
 from leadsman.core.introspection.schema import read_schema
 from leadsman.core.mqtt.broker import Broker, Brokers

@@ -31,7 +31,7 @@ def test_findings_are_grouped_wrapped_and_counted(monkeypatch):
 
 STUBBORN = """
 import asyncio, contextlib, sys
-from leadsman.core.adapters.adapter import Resource
+from leadsman.core.adapters.resource import Resource
 from leadsman.tools.doctor.commands.doctor import examine
 from leadsman.tools.doctor import examination
 from leadsman.tools.doctor.subject import Subject
