@@ -21,7 +21,6 @@ from leadsman.core.registration.injection import (
 from leadsman.core.registration.reading_type import payload_names, reading_type
 from leadsman.core.registration.router import Device, Registration, devices_of
 from leadsman.core.registration.telemetry import Telemetry, register_telemetry
-from leadsman.core.settings.devices import is_pattern
 from leadsman.core.text import clean, describe
 from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, labelled, raise_together
@@ -192,6 +191,8 @@ class Registry:
                 if error is not None and not entries:
                     faults.append(InvalidValue(f"device {name!r}: {error}"))
                 for entry in entries:
+                    from leadsman.core.settings.devices import is_pattern  # most apps have no settings of devices
+
                     section = entry.path[1]
                     if error is None or (self.finds and is_pattern(section)):
                         found.add((section, field))

@@ -19,7 +19,6 @@ from leadsman.core.registration.router import Registration
 from leadsman.core.registration.telemetry import Telemetry, with_policy
 from leadsman.core.resilience.overrides import IN_HANDLER, PolicyOverride, block
 from leadsman.core.resilience.policy import Named, Policy, as_policy
-from leadsman.core.settings.devices import DeviceSections, no_device
 from leadsman.core.settings.entry import Entries
 from leadsman.core.settings.load import Loaded, read, to_write
 from leadsman.core.settings.rows import SettingRow, device_rows, rows_of
@@ -317,6 +316,8 @@ class Setup:
         log = self.sections.log
         if log is None or not log.devices or self.registry.finds:
             return
+        from leadsman.core.settings.devices import DeviceSections, no_device  # few logs have levels for devices
+
         names, faults = self.registry.names, []
         for key in DeviceSections({key: {} for key in log.devices}).unmatched(names):
             error = InvalidValue(f"{clean(key)!r}: {no_device(key, names)}").at(key)
