@@ -49,17 +49,24 @@ class TelemetryTemplate(NamedTuple):
     decide: Decide | None
 
     def is_like(self, other: "TelemetryTemplate") -> bool:
-        """Whether a telemetry that is made of this would be the same as one made of `other`, but for its handler.
-        Options are the same if their types are too: a retry of True is a mistake, and equals 1."""
+        """Whether a telemetry that is made of this, which is `kept`, would be the same as one made of `other`, but for
+        its handler. Options are the same if their types are too: a retry of True is a mistake, and equals 1."""
         if self.kind != other.kind or self.decide != other.decide or self.options.keys() != other.options.keys():
             return False
         for value, others in zip(self.options.values(), map(other.options.get, self.options), strict=True):
             if not _is_same(value, others):
                 return False
-        if self.handler == other.handler:
-            return True
-        own = "request" in self.options  # the default of the parameter that gets the payload
-        return not own and alike(self.handler) is alike(other.handler)
+        return self.handler == other.handler or (not self._is_alone and self.handler is alike(other.handler))
+
+    def kept(self) -> "TelemetryTemplate":
+        """The same, to compare others with it: with the first handler that is like its own, and options that stay."""
+        handler = self.handler if self._is_alone else alike(self.handler)
+        return self._replace(handler=handler, options=_snapshot(self.options))
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether no other handler does for its own: of a request, the default of the parameter is the payload's."""
+        return "request" in self.options
 
 
 def _snapshot(value: Any) -> Any:
@@ -382,7 +389,7 @@ class Registry:
             )
             self._check_shared(telemetry.guards)
             telemetry = telemetry if decide is None else decide(telemetry)
-            template = made_of._replace(options=_snapshot(options))
+            template = made_of.kept()
         taken = self.commands if telemetry.job else {}
         _check_free(telemetry.name, made_of.kind, self.telemetries, self.sources, taken)
         _check_layout(telemetry, self.commands.get(telemetry.name))
