@@ -37,7 +37,7 @@ def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
     clock = system_clock(loop)
     events = EventBus(clock)
     guards = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
-    execution = Execution("d", nothing, guards, Environment(Timers(loop, events.emit), clock, events))
+    execution: Execution[None] = Execution("d", nothing, guards, Environment(Timers(loop, events.emit), clock, events))
     began = clock.monotonic()
 
     async def call() -> None:

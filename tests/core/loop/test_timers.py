@@ -24,14 +24,14 @@ class Bell:
 
 
 class Call:
-    """A call that an alarm begins; `over` once it has ended."""
+    """A call that an alarm begins; `task` is None once it has ended."""
 
     def __init__(self):
-        self.over = False
+        self.task = object()
         self.armed = 0
 
     def arm(self):
-        self.armed += not self.over
+        self.armed += 1
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_a_limit_of_a_call_that_ends_while_alarms_ring_is_never_armed(loop, time
     def begin(now):
         timers.limit(short)
         timers.limit(long)
-        short.over = True
+        short.task = None
 
     timers.add(1.0, Bell(begin))
     timers.add(1.0, Bell(lambda now: 1 / 0))
@@ -220,7 +220,7 @@ def test_limits_of_calls_that_no_alarm_begins_are_armed_in_the_next_turn_if_the_
     async def turns():
         timers.limit(short)
         timers.limit(long)
-        short.over = True
+        short.task = None
         before = long.armed
         await asyncio.sleep(0)
         timers.limit(later)

@@ -15,6 +15,9 @@ class Recorder:
     def facts(self):
         return {"handler": "d"}
 
+    def taken(self, result):
+        return result
+
     def horizon(self):
         return self.next_poll
 

@@ -43,8 +43,11 @@ class Limit(Protocol):
     """Something that begins now, and needs an alarm only if it lasts longer than this turn of the event loop. The
     deadlines of calls are in a room above this one."""
 
+    task: asyncio.Task[object] | None
+    """What is limited; None once it is over."""
+
     def arm(self) -> None:
-        """Add the alarm, unless what it limits is over. May be called again."""
+        """Add the alarm. May be called again."""
         ...
 
 
@@ -196,7 +199,8 @@ class Timers:
     def _arm(self) -> None:
         """Arm what began, unless it is over."""
         for limit in self._begun:
-            limit.arm()
+            if limit.task is not None:
+                limit.arm()
         self._begun.clear()
 
     def _go_on(self, began: float) -> None:

@@ -573,7 +573,12 @@ class SendWindow:
             self.overdue.since = now
         topic = item.message.topic  # empty text if it is sent again in any case
         if topic and code < 0x80:
-            self._accepted(item, topic, now)
+            self._suspects.acknowledged(topic, now)
+            if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
+                self._limit.acknowledged(topic, item.size + OVERHEAD)
+            self._arrived(self.outbox.accept(item))
+            if self.pauses.faults.found and not self._suspects.is_blamed(topic):
+                self.pauses.forgive(topic)
         elif topic:
             self._refused(item, topic, code)
         if self._empty is not None and self.outbox.only_paused and not self._empty.done():
@@ -637,14 +642,6 @@ class SendWindow:
             fault = f"the broker does not accept messages of {topic!r}: {why}"
             self.pauses.refused(topic, "over_limit", fault, for_good=True)
             self._bury(item, why)
-
-    def _accepted(self, item: Item, topic: str, now: float) -> None:
-        self._suspects.acknowledged(topic, now)
-        if topic != self._suspects.solo:  # else it is not known yet whether the connection survives it
-            self._limit.acknowledged(topic, item.size + OVERHEAD)
-        self._arrived(self.outbox.accept(item))
-        if self.pauses.faults.found and not self._suspects.is_blamed(topic):
-            self.pauses.forgive(topic)
 
     def _arrived(self, arrived: list[tuple[Item, Message]]) -> None:
         """The broker has these messages of a topic."""

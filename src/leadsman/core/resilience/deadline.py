@@ -61,9 +61,9 @@ class Deadline(Generic[T]):
         "_place",
         "_slot",
         "_state",
-        "_task",
         "_thread",
         "seconds",
+        "task",
     )
     _LATE: ClassVar[str] = "no answer within"
     _SINCE: ClassVar[str] = "its timeout of"
@@ -86,7 +86,8 @@ class Deadline(Generic[T]):
         self._paused_at: float | None = None
         self._slot: int | None = None
         self._state = _IN_TIME
-        self._task: asyncio.Task[object] | None = None
+        self.task: asyncio.Task[object] | None = None
+        """See `Limit`: the task that makes the call."""
 
     @property
     def expired(self) -> bool:
@@ -102,7 +103,7 @@ class Deadline(Generic[T]):
             Exception: the call's own error, also one that its clean-up made of the cancellation.
         """
         environment = self._environment
-        self._task = task = asyncio.current_task()
+        self.task = task = asyncio.current_task()
         self._began = environment.clock.monotonic()
         environment.timers.limit(self)
         try:
@@ -112,7 +113,7 @@ class Deadline(Generic[T]):
                 self._end(task, error)
             raise
         finally:
-            self._task = None  # release the finished task, about 1 kB
+            self.task = None  # release the finished task, about 1 kB
             if self._slot is not None:
                 environment.timers.remove(self._slot, self)
                 self._slot = None
@@ -139,11 +140,11 @@ class Deadline(Generic[T]):
     @property
     def runs(self) -> bool:
         """Whether a call is under way."""
-        return self._task is not None
+        return self.task is not None
 
     def pause(self) -> None:
         """The call waits for others: this is not its time."""
-        if self._task is not None:
+        if self.task is not None:
             self._paused_at = self._environment.clock.monotonic()
             if self._slot is not None and self._state == _IN_TIME:
                 self._environment.timers.remove(self._slot, self)
@@ -152,23 +153,23 @@ class Deadline(Generic[T]):
     def resume(self) -> None:
         """The call goes on."""
         paused_at, self._paused_at = self._paused_at, None
-        if paused_at is not None and self._task is not None and self._state == _IN_TIME:
+        if paused_at is not None and self.task is not None and self._state == _IN_TIME:
             self._began += self._environment.clock.monotonic() - paused_at
             self.arm()
 
     def arm(self) -> None:
         """See `Limit`."""
-        if self._task is not None and self._slot is None and self._paused_at is None:
+        if self.task is not None and self._slot is None and self._paused_at is None:
             self._slot = self._environment.timers.add(self._began + self.seconds, self)
 
     def ring(self, now: float) -> None:
         """Cancel the call, as its deadline has passed. If it still runs `CANCEL_SECONDS` seconds later, abandon it."""
-        if self._task is None:
+        if self.task is None:
             return
-        self._place = self._waiting_at(self._task)
+        self._place = self._waiting_at(self.task)
         if self._state == _IN_TIME:
             self._state = _EXPIRED
-            self._task.cancel()
+            self.task.cancel()
             self._slot = self._environment.timers.add(now + CANCEL_SECONDS, self)
             return
         since = self._since()
@@ -227,7 +228,7 @@ class Silence(Deadline[T]):
     def interrupted(self, why: str) -> None:
         """The task of the call was cancelled for another reason. The cancellation is passed through; a call that does
         not end `CANCEL_SECONDS` seconds later is abandoned."""
-        if self._task is not None and self._state == _IN_TIME:
+        if self.task is not None and self._state == _IN_TIME:
             timers, now = self._environment.timers, self._environment.clock.monotonic()
             self._state, self._interrupted_by = _INTERRUPTED, why
             if self._slot is not None:
@@ -237,9 +238,9 @@ class Silence(Deadline[T]):
     def ring(self, now: float) -> None:
         """Cancel the call if the source has been silent, and is not excused; wait for the rest of the time
         otherwise."""
-        if self._task is not None and self._state == _IN_TIME:
+        if self.task is not None and self._state == _IN_TIME:
             due = self._heard_at + self.seconds
-            if due <= now + _AT_ONCE and self._excused(self._task):
+            if due <= now + _AT_ONCE and self._excused(self.task):
                 due = now + self.seconds
             if due > now + _AT_ONCE:
                 self._slot = self._environment.timers.add(due, self)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from leadsman.core.event_bus import EventBus
 from leadsman.core.loop.clock import Clock
@@ -53,6 +53,11 @@ class Caller(Abandons, Protocol):
 
     def facts(self) -> Mapping[str, Property]:
         """The properties of the handler that a policy may ask about."""
+        ...
+
+    def taken(self, result: Any) -> Any:
+        """What a call has returned, as the cycle returns it. What it raises is the error of the call; no deadline and
+        no lock counts for it."""
         ...
 
     def horizon(self) -> float:

@@ -19,7 +19,7 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from leadsman.core.events import AppFault, AttemptFailed
 from leadsman.core.loop.durations import NEVER
@@ -80,7 +80,7 @@ class Execution(Generic[T]):
     def __init__(
         self,
         name: str,
-        call: Callable[[], Awaitable[T]],
+        call: Callable[[], Awaitable[Any]],
         guards: GuardSpec,
         environment: Environment,
         *,
@@ -195,6 +195,7 @@ class Execution(Generic[T]):
         self._called_at = self._environment.clock.monotonic() if now is None else now
         try:
             result = await self._call()
+            taken: T = result if self._caller is None else self._caller.taken(result)
         except Exception as error:
             failed = error
         except BaseException:
@@ -205,7 +206,7 @@ class Execution(Generic[T]):
                 if self._shared.tokens is not None:
                     self._shared.tokens.give_back()
                 self.succeed()
-            return result
+            return taken
         try:
             return await self._recover(failed)  # not above, where each later error would name this one as its context
         finally:
@@ -235,11 +236,12 @@ class Execution(Generic[T]):
                 self._called_at = clock.monotonic()
                 try:
                     result = await self._call()
+                    taken: T = result if self._caller is None else self._caller.taken(result)
                 except Exception as again:
                     error = again
                 else:
                     self.succeed()
-                    return result
+                    return taken
         except BaseException as final:
             if isinstance(final, Exception) and not isinstance(final, RetryRequested) and self._streak is not None:
                 self._streak = self._streak.end()

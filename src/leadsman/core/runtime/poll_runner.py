@@ -11,7 +11,7 @@ Nothing that a handler raises ends another handler, the loop or the process.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -197,8 +197,7 @@ class PauseEnd:
 
 
 class PollRunner:
-    """Runs one handler. It is an alarm in the heap, which rings when the handler is due, and it is the call that the
-    guards of the handler limit."""
+    """Runs one handler. It is an alarm in the heap, which rings when the handler is due."""
 
     __slots__ = (
         "_began",
@@ -247,9 +246,9 @@ class PollRunner:
             self._call = thread
         else:
             self._call = bound(telemetry.handler, telemetry.needs)
-        self.execution = Execution(
+        self.execution: Execution[Reading | None] = Execution(
             telemetry.name,
-            self if telemetry.request is None else self._read_requested,
+            self._call if telemetry.request is None else self._call_requested,
             telemetry.guards,
             context.environment,
             bus_lock=context.resources.bus_lock(telemetry.group),
@@ -305,7 +304,11 @@ class PollRunner:
             self._without_reading(now, "missed", now)
         elif execution.calm or execution.admit():
             self.due = now
-            self._start(self.cycle())
+            # One of a handler that works begins at once, since most end without a wait; others wait for the next turn
+            # of the loop, so that polls of one moment ask a shared circuit before one of them ends.
+            loop = self._context.loop
+            task = begin_at_once(self.cycle(), loop) if execution.calm else loop.create_task(self.cycle())
+            self.task = None if task.done() else task
         elif now < execution.circuit.deferred_until:
             self._without_reading(now, "deferred", now)
         else:
@@ -333,13 +336,6 @@ class PollRunner:
             environment.events.emit(PollMissed(self.telemetry.name, reported, cause=cause))
         elif not polls and missed.over(now):
             self._missed = None
-
-    def _start(self, poll: Coroutine[object, object, None]) -> None:
-        """Start a poll that is due. One of a handler that works begins at once, since most end without a wait; others
-        wait for the next turn of the loop, so that polls of one moment ask a shared circuit before one of them ends."""
-        loop = self._context.loop
-        task = begin_at_once(poll, loop) if self.execution.calm else loop.create_task(poll)
-        self.task = None if task.done() else task
 
     def snapshot(self) -> tuple[Snapshot, float | None]:
         """See `Runner`. A poll that an open circuit will refuse is not counted, since it does not reach the device."""
@@ -486,23 +482,17 @@ class PollRunner:
             if self._requests is not None:
                 self._requests.given = NO_PAYLOAD
 
-    async def _read_requested(self) -> Reading | None:
-        """As `__call__`, of a handler that takes the payload of a request."""
+    async def _call_requested(self) -> object:
+        """Call a handler that takes the payload of a request."""
         given, telemetry, call = (
             NO_PAYLOAD if self._requests is None else self._requests.given,
             self.telemetry,
             self._call,
         )
         if isinstance(call, PlainCall):
-            result = await call(**given)
-        else:
-            result = await bound(telemetry.handler, telemetry.needs, given)()
-        return self._reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
-
-    async def __call__(self) -> Reading | None:
-        """Call the handler once, without its guards: what its execution calls."""
-        result, telemetry = await self._call(), self.telemetry
-        return self._reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
+            return await call(**given)
+        result: object = await bound(telemetry.handler, telemetry.needs, given)()
+        return result
 
     def _succeeded(self, reading: Reading | None) -> None:
         if self._goodbye is not None:
@@ -576,6 +566,11 @@ class PollRunner:
     def facts(self) -> Mapping[str, Property]:
         """The properties of the handler that a policy may ask about."""
         return facts_of(self.telemetry)
+
+    def taken(self, result: object) -> Reading | None:
+        """See `Caller`: the reading that the handler has returned."""
+        telemetry = self.telemetry
+        return self._reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
 
     def horizon(self) -> float:
         """See `Caller`. Where the next poll was missed meanwhile, retries go on in place of it."""

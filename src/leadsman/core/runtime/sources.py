@@ -74,7 +74,7 @@ class SourceRunner:
             self._reading_of = source.content.reading_of
         silence = MAX_WAIT_SECONDS if source.silence is None else source.silence
         self._silence = Silence(self._readings, silence, context.environment, self, self._only_waits)
-        self.execution = Execution(
+        self.execution: Execution[None] = Execution(
             source.name,
             self._silence,
             source.guards,
@@ -126,6 +126,9 @@ class SourceRunner:
     def facts(self) -> Mapping[str, Property]:
         """The properties of the handler that a policy may ask about."""
         return {"handler": self.source.name, "adapter": adapter_names(self.source.needs), "verb": "poll"}
+
+    def taken(self, result: None) -> None:
+        """See `Caller`. A run returns nothing: its readings are taken as they come."""
 
     def horizon(self) -> float:
         """See `Caller`. A source has no polls."""
