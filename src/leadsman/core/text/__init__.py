@@ -64,9 +64,10 @@ def clean(text: str) -> str:
     """
     text = without_pem(without_secrets(text[:MAX_LINE_CHARS])[:MAX_PATTERN_CHARS])
     folded = text.casefold()
-    for pattern, hidden, parts in _HIDING:
-        if any(part in folded for part in parts):
-            text = re.sub(pattern, hidden, text)
+    if any(part in folded for part in _PARTS):
+        for pattern, hidden, parts in _HIDING:
+            if any(part in folded for part in parts):
+                text = re.sub(pattern, hidden, text)
     text = _printable(redact(text))
     return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
 
@@ -148,7 +149,9 @@ _HIDING = (
     (_COOKIES, r"\1\2***", ("cookie",)),
 )
 """Each pattern, what takes the place of a match, and parts of texts: in one without any of them it hides nothing, and
-need not be compiled. Most texts have none of all."""
+need not be compiled."""
+_PARTS = tuple(dict.fromkeys(part for *_, parts in _HIDING for part in parts))
+"""A text without any of these has nothing that a pattern above hides. Most texts have none."""
 
 
 def describe(error: BaseException) -> str:
