@@ -298,12 +298,12 @@ class CodecConnection(asyncio.BufferedProtocol):
 
     def _next_id(self) -> int:
         """A packet identifier that no unanswered packet has."""
-        if len(self._unanswered) >= _PACKET_IDS:
-            raise BrokerError(f"{_PACKET_IDS} packets are unanswered")
         while True:
             self._packet_id = self._packet_id % _PACKET_IDS + 1
             if self._packet_id not in self._unanswered:
                 return self._packet_id
+            if len(self._unanswered) >= _PACKET_IDS:
+                raise BrokerError(f"{_PACKET_IDS} packets are unanswered")
 
     def _flush(self) -> None:
         self._flush_due = False

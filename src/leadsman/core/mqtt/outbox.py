@@ -52,8 +52,6 @@ from leadsman.core.mqtt.message_state import (
     repeat_message,
 )
 
-MAX_SPARE = 20
-"""Queues of topics that are used again: so many messages are in flight at a mosquitto that is not configured."""
 MAX_TOPICS_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
 
@@ -225,9 +223,6 @@ class Outbox:
         self._most_answer_bytes = most_bytes / ANSWERS
         self._largest = min(most_bytes // 8, MAX_PAYLOAD_BYTES)
         self._queues: dict[str, TopicQueue] = {}
-        self._spare: list[TopicQueue] = []
-        """Some that are used again: where the broker answers at once, a topic has a queue for the time of one
-        message."""
         self.ready: OrderedDict[str, None] = OrderedDict()
         """The topics of which something may be sent now, in their turns."""
         self._flying: dict[Item, None] = {}
@@ -713,15 +708,13 @@ class Outbox:
 
     def _begin_queue(self, topic: str) -> TopicQueue:
         """Make the queue of a topic, of which nothing was left."""
-        queue = self._queues[topic] = self._spare.pop() if self._spare else TopicQueue()
+        queue = self._queues[topic] = TopicQueue()
         self._unpaused += topic not in self.paused
         return queue
 
     def _remove_queue(self, topic: str) -> None:
         """Nothing of a topic is left."""
-        queue = self._queues.pop(topic)
-        if len(self._spare) < MAX_SPARE:
-            self._spare.append(queue)
+        del self._queues[topic]
         self._unpaused -= topic not in self.paused
 
     def _offer(self, topic: str, queue: TopicQueue) -> None:
