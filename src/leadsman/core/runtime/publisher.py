@@ -165,7 +165,7 @@ class StatePublisher:
         self.receipts: Receipts | None = None
         """Gives the receipts of its readings; None where nobody counts them."""
         self._published_wall: float | None = None
-        self._refreshed: tuple[Reading, Message, float] | None = None
+        self._refreshed: tuple[Reading, JsonObject, Message, float] | None = None
         """The reading that the broker forgets, as it was sent, and when that was, monotonic seconds; None if it forgets
         none."""
         self._left_out: tuple[str, ...] = ()
@@ -199,7 +199,8 @@ class StatePublisher:
         delivery, wall, clock = self._delivery, reading.wall, self._context.environment.clock
         expires = None if delivery.expiry is None else reading.at + delivery.expiry
         offset = wall - clock.uptime() + clock.monotonic() - reading.at  # as it was when the reading was taken
-        payload, qos, retain = encode_fields(self._shown(reading)), delivery.qos, delivery.retain
+        shown = reading.fields if delivery.taken_at is None else reading.fields | {"taken_at": rfc3339(wall)}
+        payload, qos, retain = encode_fields(shown), delivery.qos, delivery.retain
         about = wall, expires, delivery.newest, None, offset, receipt or comparison
         message = Message(self._topic, payload, qos, retain, *about)
         if comparison is not None:
@@ -207,11 +208,11 @@ class StatePublisher:
             comparison.accepted(reading.fields, reading.at, taken)
         self._published_wall = reading.wall
         if self._refresh is not None:
-            self._refreshed = reading, message._replace(receipt=None), reading.at
+            self._refreshed = reading, shown, message._replace(receipt=None), reading.at
         if self._history is not None:
             self._context.send(self._to_history(self._history, reading, message))
             message = message._replace(receipt=comparison)
-        self._put(reading, message)
+        self._put(reading, shown, message)
         self.published += 1
         if receipt is not None:
             receipt.sent += 1  # not before: a caller that catches an error counts the reading then
@@ -223,11 +224,12 @@ class StatePublisher:
             self.receipts.receipt(due).suppressed += 1
         if self._refreshed is None or self._refresh is None:
             return
-        reading, message, sent = self._refreshed
+        reading, shown, message, sent = self._refreshed
         now = self._context.environment.clock.monotonic()
         if now - sent >= self._refresh - 0.001:  # as in `Every`
-            self._put(reading, message._replace(expires=now + self._refresh * REFRESHES, receipt=self.comparison))
-            self._refreshed = reading, message, now
+            again = message._replace(expires=now + self._refresh * REFRESHES, receipt=self.comparison)
+            self._put(reading, shown, again)
+            self._refreshed = reading, shown, message, now
 
     @property
     def publication(self) -> Publication:
@@ -251,16 +253,11 @@ class StatePublisher:
                 receipt.dropped(self._context.environment.clock.uptime())
             self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))
 
-    def _put(self, reading: Reading, message: Message) -> None:
+    def _put(self, reading: Reading, shown: JsonObject, message: Message) -> None:
         if self.own_topics is None:
             self._context.send(message)
         else:
-            self.own_topics.publish(reading, self._shown(reading), message, self.comparison)
-
-    def _shown(self, reading: Reading) -> JsonObject:
-        if self._delivery.taken_at is None:
-            return reading.fields
-        return reading.fields | {"taken_at": rfc3339(reading.wall)}
+            self.own_topics.publish(reading, shown, message, self.comparison)
 
     def _to_history(self, topic: str, reading: Reading, message: Message) -> Message:
         """The message for the history topic. It is the one that is counted, since all readings go there."""
