@@ -69,9 +69,16 @@ def large_reading(number):
     return reading(1000 + number)._replace(fields={"n": 1000 + number} | texts)
 
 
+def watched(first, *bounds):
+    """Happenings that somebody watches, of which the next one has this number."""
+    happenings = Happenings(first - 1, *bounds)
+    happenings.watch()
+    return happenings
+
+
 def happening_of(found):
     """A reading as a happening."""
-    happenings = Happenings(0)
+    happenings = watched(0)
     happenings.on_reading(found)
     (entry,) = asyncio.run(happenings.watch(-1).receive(0.01))
     return entry.text
@@ -99,7 +106,7 @@ def test_every_event_is_covered_that_is_for_all_observers():
 
 
 def test_a_watcher_that_is_lost_before_it_took_anything_goes_on_where_it_was():
-    happenings = Happenings(100)
+    happenings = watched(100)
     for number in range(4):
         happenings.on_reading(reading(number))
 
@@ -110,7 +117,7 @@ def test_a_watcher_that_is_lost_before_it_took_anything_goes_on_where_it_was():
 
 
 def test_a_watcher_gets_what_came_after_the_last_number_it_saw():
-    happenings = Happenings(100)
+    happenings = watched(100)
     for number in range(5):
         happenings.on_reading(reading(number))
 
@@ -122,7 +129,7 @@ def test_a_watcher_gets_what_came_after_the_last_number_it_saw():
 
 @given(st.integers(1, 20), st.integers(0, 60), st.integers(0, 200))
 def test_a_watcher_misses_nothing_or_is_told_so(most, count, after):
-    happenings = Happenings(100, most)
+    happenings = watched(100, most)
     for number in range(count):
         happenings.on_reading(reading(number))
     reset, numbers = kept(happenings, after)
@@ -134,10 +141,52 @@ def test_a_watcher_misses_nothing_or_is_told_so(most, count, after):
     assert not reset or numbers == []
 
 
+@given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30)), max_size=5))
+def test_one_that_comes_back_misses_nothing_or_is_told_so_however_long_nobody_watched(most, stays):
+    happenings, last, before = Happenings(100, most), None, 0
+    for seen, missed in stays:
+        watcher = happenings.watch(last)
+        for number in range(seen):
+            happenings.on_reading(reading(number))
+        numbers = [entry.number for entry in asyncio.run(watcher.receive(0.01))]
+        if last is not None:
+            assert watcher.reset == (before > most)
+            assert len(numbers) == seen + (0 if watcher.reset else before)
+            assert numbers == list(range(watcher.last + 1, watcher.last + 1 + len(numbers)))
+            assert watcher.last > last if watcher.reset else watcher.last == last
+        last = numbers[-1] if numbers else watcher.last
+        watcher.close()
+        for number in range(missed):
+            happenings.on_reading(reading(number))
+        before = missed
+
+
+class Untouched(dict):
+    """Fields that nobody may look at."""
+
+    def _looked(self, *_):
+        raise AssertionError
+
+    __iter__ = __len__ = __getitem__ = items = values = keys = _looked
+
+
+def test_nothing_is_made_of_what_happens_before_somebody_watches_nor_once_nobody_can_go_on():
+    unseen = Reading("d", Untouched(), (), 0.0, 1000.0)
+    happenings = Happenings(0, 3)
+    happenings.on_reading(unseen)
+    happenings.watch().close()
+    with pytest.raises(AssertionError):
+        happenings.on_reading(unseen)
+    for number in range(4):
+        happenings.on_reading(reading(number))
+
+    happenings.on_reading(unseen)
+
+
 @given(st.integers(1, 20), st.integers(0, 60), st.integers(0, 200))
 def test_what_is_kept_is_bounded_by_bytes_too(most, count, after):
     one = len(happening_of(large_reading(0)))
-    happenings = Happenings(100, MAX_HAPPENINGS, most * one)
+    happenings = watched(100, MAX_HAPPENINGS, most * one)
     for number in range(count):
         happenings.on_reading(large_reading(number))
     reset, numbers = kept(happenings, after)
@@ -148,7 +197,7 @@ def test_what_is_kept_is_bounded_by_bytes_too(most, count, after):
 
 
 def test_large_readings_do_not_fill_the_memory():
-    happenings = Happenings(0)
+    happenings = watched(0)
     for number in range(MAX_HAPPENINGS):
         happenings.on_reading(large_reading(number))
 
@@ -159,7 +208,7 @@ def test_large_readings_do_not_fill_the_memory():
 
 
 def test_a_happening_that_is_too_large_keeps_its_type_time_and_device():
-    happenings = Happenings(0)
+    happenings = watched(0)
     happenings.on_reading(Reading("d", {"x" * MAX_HAPPENING_BYTES: 1}, (), 0.0, 1000.0))
     happenings.observe(events.FieldsLeftOut("d", ("x" * MAX_HAPPENING_BYTES,), 2.0, 1000.0))
 
@@ -173,7 +222,7 @@ def test_a_watcher_for_whom_too_many_bytes_wait_is_cut_off():
     count = MAX_WAITING_BYTES // len(happening_of(large_reading(0))) + 1
 
     async def watch():
-        happenings = Happenings(1)
+        happenings = Happenings(0)
         slow, quick = happenings.watch(), happenings.watch()
         taken = 0
         for number in range(count):

@@ -1,14 +1,15 @@
 """What an app keeps for people who watch it: what happened, the last values and outcomes, and the lag of the loop. It
 exists only while the HTTP endpoint is on.
 
-What happens becomes numbered documents. The latest are kept, so that a watcher who was away for a moment misses
-nothing. A watcher who takes them too slowly is cut off.
+What happens becomes numbered documents while somebody watches. The latest are kept, so that a watcher who was away for
+a moment misses nothing. A watcher who takes them too slowly is cut off.
 """
 
 import asyncio
 from array import array
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections import defaultdict, deque
+from types import NoneType
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from leadsman.core.event_bus import EventBus, Phase
 from leadsman.core.events import AttemptFailed, Event, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
@@ -24,6 +25,7 @@ from leadsman.core.text import clean
 if TYPE_CHECKING:
     from leadsman.core.introspection.document import Happening, OutcomeWord, Recent
 
+N = TypeVar("N", int, float)
 MAX_HAPPENINGS = 1000
 """Happenings that are kept."""
 KEPT_BYTES = 2**20
@@ -38,6 +40,8 @@ MAX_FIELDS = 32
 """Values of a reading in a happening."""
 MAX_TEXT_CHARS = 100
 """Characters of a text in a reading. A longer one is left out."""
+_PLAIN = frozenset({int, float, bool, NoneType})
+"""The types of values that are shown as they are."""
 _DEPTH = 4
 """How deep lists and objects in a reading are shown; what is deeper is left out."""
 _NOT_SHOWN = frozenset(
@@ -66,11 +70,12 @@ class NumberedHappening(NamedTuple):
 
 
 class Happenings:
-    """Numbers and keeps what happens. An observer of the event bus, and of readings.
+    """Numbers and keeps what happens, as long as somebody watches or can go on where it was. An observer of the event
+    bus, and of readings.
 
     Args:
-        first: the first number. It must be higher than those of an earlier run, so that nobody takes the happenings of
-            one for those of the other.
+        first: lower than the first number, and higher than those of an earlier run, so that nobody takes the happenings
+            of one for those of the other.
         kept: how many are kept.
         kept_bytes: how many bytes of them are kept; at least `MAX_HAPPENING_BYTES`.
     """
@@ -81,27 +86,31 @@ class Happenings:
         self._texts: deque[bytes] = deque()
         self._bytes = 0
         self._watchers: list[HappeningsWatcher] = []
+        self._needed = False
+        """Whether somebody may ask for what happens. Nobody does before there is a watcher, nor once more has happened
+        without one than is kept."""
+        self._unwatched = 0
+        """How many happened since there is no watcher."""
 
     def observe(self, event: Event) -> None:
         """Add an event."""
-        self._add(happening(event))
+        if self._needed:
+            self._add(happening(event))
 
     def on_reading(self, reading: Reading) -> None:
         """Add a reading."""
-        self._add(
-            {
-                "type": "reading",
-                "at": rfc3339(reading.wall),
-                "device": reading.entity,
-                "fields": small_fields(reading.fields),
-            }
-        )
+        if self._needed:
+            fields = small_fields(reading.fields)
+            self._add({"type": "reading", "at": rfc3339(reading.wall), "device": reading.entity, "fields": fields})
 
     def watch(self, after: int | None = None) -> "HappeningsWatcher":
         """Begin to watch: from now on, or with what came after the number `after`.
 
         `HappeningsWatcher.reset` shows whether something after that number is no longer kept.
         """
+        if not self._needed:
+            self._needed = True
+            self._next += 1  # one number for all that happened meanwhile
         missed: list[NumberedHappening] = []
         reset = False
         if after is not None:
@@ -128,6 +137,7 @@ class Happenings:
         """Forget a watcher. One that was removed before changes nothing."""
         if watcher in self._watchers:
             self._watchers.remove(watcher)
+            self._unwatched = 0
 
     def _add(self, document: "Happening") -> None:
         text = _encode(document)
@@ -137,8 +147,14 @@ class Happenings:
             self._bytes -= len(self._texts.popleft())
         entry = NumberedHappening(self._next, text)
         self._next += 1
-        for watcher in list(self._watchers):
-            watcher.put(entry)
+        if self._watchers:
+            for watcher in list(self._watchers):
+                watcher.put(entry)
+        elif self._unwatched < self._most:
+            self._unwatched += 1
+        else:
+            self._needed, self._bytes = False, 0
+            self._texts.clear()
 
 
 class HappeningsWatcher:
@@ -224,8 +240,13 @@ def _shorten(value: Json) -> Json:
 
 def small_fields(fields: JsonObject) -> JsonObject:
     """The fields of a reading that are numbers, truth values, null, short text, or lists and objects of those; the
-    first `MAX_FIELDS` values of them all."""
-    return _small_object(fields, _Room(MAX_FIELDS), _DEPTH)
+    first `MAX_FIELDS` values of them all. The fields themselves, if these are all: most readings are numbers."""
+    plain = len(fields) <= MAX_FIELDS
+    for value in fields.values():
+        if type(value) not in _PLAIN and (type(value) is not str or len(value) > MAX_TEXT_CHARS):
+            plain = False
+            break
+    return fields if plain else _small_object(fields, _Room(MAX_FIELDS), _DEPTH)
 
 
 class _Room:
@@ -283,17 +304,17 @@ class RecentValues:
     """The last values and outcomes of all devices. An observer of the event bus, and of readings."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, _RecentOfDevice] = {}
+        self._devices: defaultdict[str, _RecentOfDevice] = defaultdict(_RecentOfDevice)
 
     def observe(self, event: Event) -> None:
         """Keep an outcome. Other events change nothing."""
         kind = _KINDS.get(type(event))
         if kind is not None:
-            self._of(event.entity).add_outcome(event.wall, kind)  # type: ignore[union-attr]  # those have one
+            self._devices[event.entity].outcomes.add(event.wall, kind)  # type: ignore[union-attr]  # those have one
 
     def on_reading(self, reading: Reading) -> None:
         """Keep the values of a reading."""
-        self._of(reading.entity).add_values(reading.wall, reading.fields)
+        self._devices[reading.entity].add_values(reading.wall, reading.fields)
 
     def recent(self, device: str) -> "Recent":
         """The last values and outcomes of a device."""
@@ -304,56 +325,64 @@ class RecentValues:
         """Remove a device."""
         self._devices.pop(device, None)
 
-    def _of(self, device: str) -> "_RecentOfDevice":
-        found = self._devices.get(device)
-        if found is None:
-            found = self._devices[device] = _RecentOfDevice()
-        return found
+
+class _Latest(Generic[N]):
+    """The latest numbers, with their times: each takes the place of the one that is `KEPT_VALUES` older.
+
+    Args:
+        values: has room for these.
+    """
+
+    __slots__ = ("_count", "_times", "_values")
+
+    def __init__(self, values: "array[N]") -> None:
+        self._count = 0
+        """How many came."""
+        self._times = array("d", bytes(8 * KEPT_VALUES))
+        """Epoch seconds."""
+        self._values: array[N] = values
+
+    def add(self, wall: float, value: N) -> None:
+        place = self._count % KEPT_VALUES
+        self._times[place] = wall
+        self._values[place] = value
+        self._count += 1
+
+    def columns(self) -> tuple[list[float], list[N]]:
+        """The times and the values, the oldest first."""
+        places = [each % KEPT_VALUES for each in range(max(0, self._count - KEPT_VALUES), self._count)]
+        return [round(self._times[each], 3) for each in places], [self._values[each] for each in places]
 
 
 class _RecentOfDevice:
-    __slots__ = ("_fields", "_kinds", "_outcomes", "_series", "_wall")
+    __slots__ = ("_fields", "_series", "_wall", "outcomes")
 
     def __init__(self) -> None:
-        self._outcomes = array("d")
-        """The times of the outcomes, epoch seconds."""
-        self._kinds = bytearray()
+        self.outcomes = _Latest[int](array("b", bytes(KEPT_VALUES)))
         """Positions in `OUTCOMES`."""
-        self._series: dict[str, tuple[array[float], array[float]]] = {}
-        """The times and the values of each field that has numbers."""
+        self._series: dict[str, _Latest[float]] = {}
+        """The values of each field that has numbers."""
         self._fields: JsonObject = {}
         self._wall: float | None = None
 
-    def add_outcome(self, wall: float, kind: int) -> None:
-        self._outcomes.append(round(wall, 3))
-        self._kinds.append(kind)
-        if len(self._kinds) > KEPT_VALUES:
-            del self._outcomes[0]
-            del self._kinds[0]
-
     def add_values(self, wall: float, fields: JsonObject) -> None:
-        self._wall, self._fields = round(wall, 3), small_fields(fields)
+        self._wall, self._fields = wall, small_fields(fields)
         for name, value in self._fields.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            series = self._series.get(name)
-            if series is None:
-                if len(self._series) == MAX_SERIES:
-                    continue
-                series = self._series[name] = (array("d"), array("d"))
-            times, values = series
-            times.append(self._wall)
-            values.append(value)
-            if len(times) > KEPT_VALUES:
-                del times[0]
-                del values[0]
+            if type(value) is float or type(value) is int:
+                if name in self._series:
+                    self._series[name].add(wall, value)
+                elif len(self._series) < MAX_SERIES:
+                    series = self._series[name] = _Latest[float](array("d", bytes(8 * KEPT_VALUES)))
+                    series.add(wall, value)
 
     def recent(self) -> "Recent":
+        series = {name: each.columns() for name, each in self._series.items()}
+        at, kinds = self.outcomes.columns()
         return {
-            "at": self._wall,
+            "at": None if self._wall is None else round(self._wall, 3),
             "fields": self._fields,
-            "series": {name: {"at": list(at), "values": list(values)} for name, (at, values) in self._series.items()},
-            "outcomes": {"at": list(self._outcomes), "words": [OUTCOMES[kind] for kind in self._kinds]},
+            "series": {name: {"at": at, "values": values} for name, (at, values) in series.items()},
+            "outcomes": {"at": at, "words": [OUTCOMES[kind] for kind in kinds]},
         }
 
 
