@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.core.events import AppFault
-from leadsman.core.introspection.document import Problem
 from leadsman.core.introspection.pages import DocumentWriter
 from leadsman.core.introspection.requests import SECTIONS, sender_of
 from leadsman.core.introspection.service import PollResult, Service
 from leadsman.core.introspection.watching import Happenings, HappeningsWatcher
-from leadsman.core.introspection.why import why
 from leadsman.core.loop.slices import Slices, Work
 from leadsman.core.mqtt.answers import Json, decode
 from leadsman.core.mqtt.topics import encode
@@ -34,6 +32,7 @@ except ImportError as error:
     raise missing("HTTP endpoints", "starlette", "http") from error
 
 if TYPE_CHECKING:
+    from leadsman.core.introspection.document import Introspection, Problem, Verdict
     from leadsman.extensions.http.metrics import Exposition
 
 SEND_TIMEOUT = 60.0
@@ -279,6 +278,7 @@ class Application:
             self._service.understood({"sections": [*SECTIONS, "fields"], "devices": [device]}), whole
         ):
             pass  # one device is one slice
+        why = await asyncio.get_running_loop().run_in_executor(None, _load_why)
         return _json(why(device, json.loads(b"".join(whole.end()))))
 
     def _describe(self, wanted: dict[str, Json]) -> SlicedResponse:
@@ -369,6 +369,13 @@ def _load_metrics() -> "type[Exposition]":
     from leadsman.extensions.http.metrics import Exposition
 
     return Exposition
+
+
+def _load_why() -> "Callable[[str, Introspection], Verdict]":
+    """Import what gives a verdict, for which few ask."""
+    from leadsman.core.introspection.why import why
+
+    return why
 
 
 def _head_size(scope: Scope) -> int:
