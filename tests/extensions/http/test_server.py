@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import selectors
 import socket
 import time
 
@@ -28,6 +29,34 @@ async def ended(reader, within):
     except TimeoutError:
         return False
     return True
+
+
+class Turns(selectors.DefaultSelector):
+    """Counts the turns of a loop."""
+
+    count = 0
+
+    def select(self, timeout=None):
+        self.count += 1
+        return super().select(timeout)
+
+
+def test_a_server_that_nobody_asks_does_not_wake_up():
+    turns = Turns()
+
+    async def run():
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            serving = asyncio.create_task(server.serve(lambda *_: None, listener))
+            await asyncio.sleep(0.2)
+            before = turns.count
+            await asyncio.sleep(1.0)
+            woken = turns.count - before
+            serving.cancel()
+            await asyncio.wait([serving])
+            return woken
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
+        assert runner.run(run()) <= 2  # those of the test
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"G"])

@@ -77,6 +77,11 @@ class Server(UvicornServer):
         """Leave the signals to the app."""
         yield
 
+    async def main_loop(self) -> None:
+        """Wait for the end, which is a cancellation. uvicorn wakes up ten times a second to look for another one, and
+        to make a date, which no answer has."""
+        await asyncio.Event().wait()
+
     def end(self) -> None:
         """Accept no more connections, and end those that there are, with their requests, whatever they do."""
         for server in getattr(self, "servers", ()):  # none before the start
