@@ -10,9 +10,9 @@ from leadsman import App
 from leadsman.testing import MemoryBroker
 
 FEW, MORE = 10, 1000
-MAX_BYTES = 2600
+MAX_BYTES = 2620
 """Of a further device, with the last reading, which the link keeps for its next connection: what it was when this was
-written, and a little. Dicts that grow by steps have their part in it."""
+written (2,552 on Python 3.11, 2,604 on 3.13), and a little. Dicts that grow by steps have their part in it."""
 MOST_LINES = 12
 
 
