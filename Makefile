@@ -7,7 +7,7 @@ BROKERS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
-.PHONY: help demo demo-cluster deps test test-fast without coverage faults check docs bench
+.PHONY: help demo demo-cluster deps test test-fast without coverage faults check docs dist bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
@@ -68,6 +68,11 @@ docs: ## build the documentation site in build/site
 	@scripts/environment "$(VENV)" "$(PYTHON)" docs
 	@$(BIN)/python scripts/site.py
 	@echo "to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
+
+dist: ## build the wheels and source distributions of leadsman and the apps in build/dist, and check them
+	@scripts/environment "$(VENV)" "$(PYTHON)" dist
+	@$(BIN)/python scripts/dist.py
+	@ls build/dist
 
 bench: ## compare with a bare aiomqtt loop, as ratios from one run (takes some minutes)
 	@scripts/debian-packages mosquitto nats-server
