@@ -1,4 +1,4 @@
-"""Where the CPU of a reading goes, by cause: the stack of the job, looked at once in each millisecond of its CPU."""
+"""Where the CPU of a reading goes, by cause: the stack of the job, looked at at random moments."""
 
 import json
 import subprocess
@@ -23,9 +23,14 @@ def causes(_: int) -> list[Row]:
                 command, cwd=measures.ROOT, env=measures.with_state(), capture_output=True, text=True, check=True
             )
         found = json.loads(done.stdout)
-        each, total = found["cpu"] / (rate * SECONDS) * 1e6, sum(found["looks"].values())
-        rows.append(Row(f"CPU of a reading, {DEVICES} devices, {rate:,}/s", NONE, f"{each:.0f} µs", ratio="100 %"))
-        for cause, looks in sorted(found["looks"].items(), key=lambda item: -item[1]):
-            rows.append(Row(f"… {cause}", NONE, f"{each * looks / total:.1f} µs", ratio=f"{looks / total:.0%}"))
-        rows.append(Row("… wake-ups of the process", NONE, f"{found['wakeups'] / SECONDS:.0f}/s"))
+        readings, cpu = rate * SECONDS, found["cpu"]
+        name = f"CPU of a reading, {DEVICES} devices, {rate:,}/s"
+        rows.append(Row(name, NONE, _micro(cpu / readings), ratio="100 %"))
+        for cause, taken in found["causes"].items():
+            rows.append(Row(f"… {cause}", NONE, _micro(taken / readings), ratio=f"{taken / cpu:.0%}"))
+        rows.append(Row("… wake-ups of the process", NONE, f"{found['wakeups']:.0f}/s"))
     return rows
+
+
+def _micro(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} µs"

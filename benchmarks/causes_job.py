@@ -4,17 +4,24 @@
 """
 
 import asyncio
+import functools
 import json
 import os
+import random
 import resource
 import signal
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from types import FrameType
 
 WARM_UP = 3.0
-STEP = 0.001
-"""Seconds of CPU between two looks."""
+STEP = 0.0005
+"""Mean seconds between two looks. They come at random: the timer of the CPU ticks each few milliseconds, as the app
+works, and would always find it at the same place."""
+WAKE_UPS = "wake-ups and turns of the event loop"
+WAITS = "/selectors.py"
+"""Where the event loop waits: a look there does not tell whether it has just been woken."""
 ACKNOWLEDGEMENTS = ("codec_client.py", "buffer_updated")
 """The function below which all is about what the broker has answered."""
 CAUSES = (
@@ -28,13 +35,16 @@ CAUSES = (
     ("polls, retries and deadlines", ("/core/runtime/", "/core/resilience/", "/core/adapters/")),
     ("the heap of alarms", ("/core/loop/",)),
     ("the handlers", ("/benchmarks/",)),
-    ("wake-ups and turns of the event loop", ("/selectors.py", "/asyncio/")),
+    (WAKE_UPS, ("/asyncio/",)),
 )
 """Causes, and the files of the innermost function that shows each."""
 
 
-def cause_of(stack: list[tuple[str, str]]) -> str:
-    """The cause that a stack shows: the file and the name of each function, the innermost one first."""
+def cause_of(stack: list[tuple[str, str]]) -> str | None:
+    """The cause that a stack shows: the file and the name of each function, the innermost one first. None while the
+    event loop waits."""
+    if stack[0][0].endswith(WAITS):
+        return None
     if any(path.endswith(ACKNOWLEDGEMENTS[0]) and name == ACKNOWLEDGEMENTS[1] for path, name in stack):
         return "acknowledgements"
     for path, _ in stack:
@@ -44,12 +54,33 @@ def cause_of(stack: list[tuple[str, str]]) -> str:
     return "other"
 
 
-def _look(looks: Counter[str], frame: FrameType | None) -> None:
+def by_cause(looks: Mapping[str, float], cpu: float) -> dict[str, float]:
+    """The CPU of each cause, the largest first: what was seen of it, and what nobody saw is what wake-ups take.
+
+    Args:
+        looks: how often each was seen; one stands for `STEP` seconds.
+        cpu: seconds that all of them take together.
+    """
+    seen = {cause: number * STEP for cause, number in looks.items()}
+    seen[WAKE_UPS] = seen.get(WAKE_UPS, 0.0) + max(0.0, cpu - sum(seen.values()))
+    return dict(sorted(seen.items(), key=lambda item: -item[1]))
+
+
+def _used() -> resource.struct_rusage:
+    return resource.getrusage(resource.RUSAGE_SELF)
+
+
+def _look(looks: Counter[str], _: int, frame: FrameType | None) -> None:
+    signal.setitimer(signal.ITIMER_REAL, random.expovariate(1 / STEP))
     stack = []
     while frame is not None:
+        if frame.f_code is _look.__code__:
+            return  # it looks at itself
         stack.append((frame.f_code.co_filename, frame.f_code.co_name))
         frame = frame.f_back
-    looks[cause_of(stack)] += 1
+    cause = cause_of(stack)
+    if cause is not None:
+        looks[cause] += 1
 
 
 async def _job(port: int, devices: int, interval: float, seconds: float) -> None:
@@ -66,14 +97,16 @@ async def _job(port: int, devices: int, interval: float, seconds: float) -> None
         app.add_telemetry(f"d{number}", read, interval=interval, retry=3)
     serving = asyncio.create_task(app.serve())
     await asyncio.sleep(WARM_UP)
-    signal.signal(signal.SIGPROF, lambda _, frame: _look(looks, frame))
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    signal.setitimer(signal.ITIMER_PROF, STEP, STEP)
+    before = _used()
+    await asyncio.sleep(seconds)  # without looks, which cost more than they see
+    after = _used()
+    signal.signal(signal.SIGALRM, functools.partial(_look, looks))
+    signal.setitimer(signal.ITIMER_REAL, STEP)
     await asyncio.sleep(seconds)
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    after = resource.getrusage(resource.RUSAGE_SELF)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps({"cpu": cpu, "looks": looks, "wakeups": after.ru_nvcsw - before.ru_nvcsw}), flush=True)
+    wakeups = (after.ru_nvcsw - before.ru_nvcsw) / seconds
+    print(json.dumps({"cpu": cpu, "causes": by_cause(looks, cpu), "wakeups": wakeups}), flush=True)
     serving.cancel()
     os._exit(0)
 

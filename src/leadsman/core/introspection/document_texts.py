@@ -6,14 +6,13 @@ import inspect
 import itertools
 import sys
 import typing
-from typing import Any
 
 from typing_extensions import get_original_bases, is_typeddict
 
 from leadsman.core.introspection.schema import Schema
 
 
-def with_texts(schema: Schema, kind: Any) -> Schema:
+def with_texts(schema: Schema, kind: object) -> Schema:
     """The schema of a type, with the texts below the fields of the documents in it."""
     if is_typeddict(kind):
         for part in parts_of(kind):
@@ -27,7 +26,7 @@ def add_texts(schema: Schema, kind: type) -> None:
         schema["properties"][field]["description"] = text
 
 
-def parts_of(kind: Any) -> list[type]:
+def parts_of(kind: object) -> list[type]:
     """A document, and the documents that are parts of it, each once, in the order in which their fields name them."""
     found: list[type] = []
     waiting = [kind]
@@ -35,7 +34,7 @@ def parts_of(kind: Any) -> list[type]:
         each = waiting.pop()
         if not is_typeddict(each):
             waiting.extend(reversed(typing.get_args(each)))
-        elif each not in found:
+        elif isinstance(each, type) and each not in found:
             found.append(each)
             waiting.extend(reversed(typing.get_type_hints(each, include_extras=True).values()))
     return found

@@ -124,7 +124,7 @@ def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "
         return dict(_ANY_OBJECT)
 
 
-def _of_json(annotation: Any) -> Schema | None:
+def _of_json(annotation: object) -> Schema | None:
     """The schema of a type that JSON itself has, or of a list, an object or a union of such, with the words of a
     `Sensor` beside it; None of another one. It is what pydantic makes of it."""
     kind, beside = split(annotation)
@@ -145,7 +145,7 @@ def _of_json(annotation: Any) -> Schema | None:
     return found
 
 
-def _of_one_of(kinds: Sequence[Any]) -> Schema | None:
+def _of_one_of(kinds: Sequence[object]) -> Schema | None:
     """The schema of a union; null is its last member. None if pydantic would join some of its members."""
     found = list[Schema]()
     for kind in sorted(kinds, key=lambda kind: kind is NoneType):
