@@ -419,6 +419,22 @@ def test_nor_has_one_that_needs_the_other_client_once_the_broker_has_answered(ol
     assert "blocked" not in app.log
 
 
+@pytest.mark.parametrize(("asked", "spoken"), [("", "mqtt5"), ("?client=aiomqtt", "aiomqtt")])
+def test_the_url_chooses_the_client_and_the_other_library_is_not_imported(mosquitto, listen, start_app, asked, spoken):
+    listener = listen(mosquitto.port)
+    code = """
+@app.telemetry("imports", interval=60)
+async def imports():
+    return {name: name in sys.modules for name in ("mqtt5", "aiomqtt")}
+"""
+    start_app(code, f"{mosquitto.url}{asked}")
+
+    status = json.loads(listener.wait_for("sys/status", where=lambda message: b"online" in message.payload)[0].payload)
+    imported = json.loads(listener.wait_for("sys/imports/state")[0].payload)
+    assert (status["mqtt"]["client"], status["mqtt"]["protocol"]) == (spoken, "5.0")
+    assert imported == {name: name == spoken for name in imported}
+
+
 def test_the_log_escapes_what_a_device_sends(mosquitto, start_app):
     app = start_app(
         """

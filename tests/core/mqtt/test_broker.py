@@ -46,7 +46,7 @@ def seen(password, text):
 @given(
     passwords,
     st.sampled_from(["mqtt", "mqtts", "ws", "wss", "http"]),
-    st.sampled_from(["", "/x", "?protocol=3.1.1", ":77"]),
+    st.sampled_from(["", "/x", "?protocol=3.1.1", "?client=aiomqtt", ":77"]),
 )
 def test_no_part_of_a_password_is_shown_wherever_its_url_appears(password, scheme, rest):
     for written in (password, quote(password, safe="")):
@@ -118,13 +118,26 @@ def test_a_url_without_a_scheme_is_refused_with_one():
         "mqtt://h:x",
         "mqtts://h?colour=red",
         "mqtt://h?protocol=4",
+        "mqtt://h?client=paho",
         "mqtt://h?ca=/ca.pem",
         "mqtt://[::1",
     ],
 )
 def test_a_wrong_url_is_refused_with_what_to_write(url):
-    with pytest.raises(InvalidValue, match="mqtt|write one of|3.1.1"):
+    with pytest.raises(InvalidValue, match="mqtt|write one of|3.1.1|aiomqtt"):
         Broker.from_url(url)
+
+
+def test_a_url_may_name_the_client_beside_all_else():
+    assert Broker.from_url("mqtt://h").client is None
+    broker = Broker.from_url("mqtts://h?ca=/ca.pem&client=aiomqtt&protocol=5.0")
+    assert (broker.client, broker.protocol, broker.tls.ca) == ("aiomqtt", "5.0", "/ca.pem")
+
+
+@pytest.mark.parametrize("client", ["paho", "mqtt5", "AIOMQTT"])
+def test_a_client_that_cannot_be_chosen_is_refused_with_the_one_that_can(client):
+    with pytest.raises(InvalidValue, match=f"client is '{client}'; write aiomqtt, or leave it out"):
+        Broker.from_url(f"mqtt://h?client={client}")
 
 
 def test_a_refusal_does_not_show_the_password():

@@ -8,6 +8,7 @@ import pytest
 
 from leadsman import Broker
 from leadsman.core.mqtt import aiomqtt_client, client, codec_client
+from leadsman.core.mqtt.broker import PORTS
 from leadsman.core.mqtt.connection import ConnAck, Connect
 from leadsman.errors import ConnackMissing, ConnectionRefused, NotListening
 
@@ -24,6 +25,12 @@ def test_mqtt_5_goes_through_the_codec(scheme):
 )
 def test_the_old_version_and_websockets_go_through_aiomqtt(scheme, protocol):
     assert client.choose(Broker(scheme=scheme), protocol) is aiomqtt_client
+
+
+@pytest.mark.parametrize("scheme", PORTS)
+@pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])
+def test_a_broker_that_names_aiomqtt_gets_it_whatever_it_speaks(scheme, protocol):
+    assert client.choose(Broker(scheme=scheme, client="aiomqtt"), protocol) is aiomqtt_client
 
 
 @pytest.fixture

@@ -169,6 +169,13 @@ CASES = [
         "as the URL",
         "protocol=",
     ),
+    (
+        with_broker("mqtt://h?client=aiomqtt", SOUND._replace(library="aiomqtt")),
+        "version",
+        "ok",
+        "through aiomqtt, as the URL asks, mosquitto",
+        "",
+    ),
     (broker(mixed_up=True), "client ids", "fail", "end each other", "use_username_as_clientid"),
     (with_connack(receive_maximum=1), "limits", "warn", "1 in flight", "max_inflight_messages"),
     (with_connack(maximum_qos=0), "limits", "warn", "QoS 0", "max_qos"),

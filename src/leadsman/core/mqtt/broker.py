@@ -17,9 +17,11 @@ _UNIX = "mqtt+unix"
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443, _UNIX: 0}
 """IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket; none for a unix socket."""
 _TLS_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
-_PARAMETERS = _TLS_PARAMETERS | {"protocol"}
+_PARAMETERS = _TLS_PARAMETERS | {"client", "protocol"}
 _CREDENTIALS = ("username", "password", "ca", "cert", "key")
 _PROTOCOLS = ("5.0", "3.1.1")
+_CLIENT = "aiomqtt"
+"""The client that speaks both versions, in all that they travel in. So it is the only one that can be named."""
 MAX_FILE_BYTES = 16 * 2**20
 """Bytes of a file of certificates. Those of all authorities have some 200 kB."""
 DEFAULT_URL = "mqtt://localhost:1883"
@@ -71,9 +73,10 @@ class Broker(Value):
         path: of a WebSocket, or of a unix socket.
         tls: certificates, for ``mqtts`` and ``wss``.
         protocol: the only MQTT version to try, ``5.0`` or ``3.1.1``. None: 5.0, or else 3.1.1.
+        client: ``aiomqtt``, the library to speak MQTT with. None: leadsman chooses.
     """
 
-    __slots__ = ("host", "password", "path", "port", "protocol", "scheme", "tls", "username")
+    __slots__ = ("client", "host", "password", "path", "port", "protocol", "scheme", "tls", "username")
     host: str
     port: int
     scheme: str
@@ -82,6 +85,7 @@ class Broker(Value):
     path: str
     tls: Tls
     protocol: str | None
+    client: str | None
 
     def __init__(
         self,
@@ -94,17 +98,20 @@ class Broker(Value):
         path: str = "/mqtt",
         tls: Tls = _SYSTEM_TLS,
         protocol: str | None = None,
+        client: str | None = None,
     ) -> None:
         if scheme not in PORTS:
             raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws, wss or mqtt+unix")
         if protocol is not None and protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
+        if client not in (None, _CLIENT):
+            raise InvalidValue(f"the broker's client is {client!r}; write {_CLIENT}, or leave it out")
         _check_host(host, "the broker's host")
         if scheme != _UNIX and not _is_port(port):
             raise InvalidValue(f"the broker's port is {port!r}; it must be a number from 1 to 65535")
         secret = secret_or_none("the broker's password", password)
         self._hold(host=host, port=port, scheme=scheme, username=username, password=secret, path=path)
-        self._hold(tls=tls, protocol=protocol)
+        self._hold(tls=tls, protocol=protocol, client=client)
 
     @property
     def version(self) -> str:
@@ -201,6 +208,7 @@ class Broker(Value):
             path=unquote(parts.path) or "/mqtt",
             tls=Tls(extra.get("ca"), extra.get("cert"), extra.get("key"), insecure=insecure),
             protocol=extra.get("protocol"),
+            client=extra.get("client"),
         )
 
     @classmethod

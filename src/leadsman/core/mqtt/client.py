@@ -3,7 +3,8 @@
 * `leadsman.core.mqtt.codec_client`: MQTT 5 over TCP, TLS and unix sockets, with the codec `mqtt5` on asyncio's
 transports.
   It needs a fifth of the CPU of the other one, and a twentieth of its import time;
-* `leadsman.core.mqtt.aiomqtt_client`: MQTT 3.1.1, WebSocket, and machines for which there is no codec.
+* `leadsman.core.mqtt.aiomqtt_client`: MQTT 3.1.1, WebSocket, machines for which there is no codec,
+  and brokers whose URL asks for it.
 
 A library is imported when a connection needs it, and never the other one.
 """
@@ -130,14 +131,14 @@ async def _load(broker: Broker, protocol: str) -> ModuleType:
 
 
 def _codec_suits(broker: Broker, protocol: str) -> bool:
-    return protocol == V5 and not broker.websocket
+    return protocol == V5 and not broker.websocket and broker.client is None
 
 
 def choose(broker: Broker, protocol: str) -> ModuleType:
     """The client for this version of MQTT. Imports it.
 
     Args:
-        broker: its scheme names what the packets travel in.
+        broker: its scheme names what the packets travel in; it may name the client.
         protocol: ``5.0`` or ``3.1.1``.
     """
     if _codec_suits(broker, protocol):

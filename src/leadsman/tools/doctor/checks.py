@@ -143,10 +143,11 @@ def _refused(facts: Facts, failure: ConnectFailure) -> CheckResult:
 def version(facts: Facts) -> Iterator[CheckResult]:
     """Whether the broker speaks MQTT 5."""
     broker, wanted = facts.broker, facts.subject.broker.protocol
+    asked = "" if facts.subject.broker.client is None else ", as the URL asks"
     if broker.protocol is None:
         return
     if broker.protocol == V5:
-        yield ok(f"MQTT 5, through {broker.library}" + (f", {broker.software}" if broker.software else ""))
+        yield ok(f"MQTT 5, through {broker.library}{asked}" + (f", {broker.software}" if broker.software else ""))
     elif wanted == broker.protocol:
         yield warn(f"MQTT {broker.protocol}, as the URL asks", "leave protocol= out: MQTT 5 reports refused messages")
     else:
