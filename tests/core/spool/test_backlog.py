@@ -1361,6 +1361,22 @@ class Lives(RuleBasedStateMachine):
             assert first == sorted(first)
 
 
+@pytest.mark.parametrize("opens", [True])
+def test_where_only_the_newest_counts_a_row_that_comes_back_does_not_follow_a_newer_one_in_flight(opens):
+    """A run that the machine found."""
+    lives = Lives()
+    lives.begin(most=8, quota=15)
+    lives.put(topic="o", count=1, fast=False)
+    lives.kill(opens=opens)
+    lives.file_cannot_be_used()
+    lives.put_and_send(topic="o")
+    lives.file_is_open()
+    lives.page()
+    lives.send(20)
+    lives.acknowledge()
+    lives.teardown()
+
+
 def test_a_row_that_comes_back_after_the_file_failed_is_not_deleted_for_a_reading_in_memory():
     """A run that the machine found. The row was deleted before the newer reading was written."""
     lives = Lives()

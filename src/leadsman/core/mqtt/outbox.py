@@ -637,6 +637,14 @@ class Outbox:
             self._supersede(item)
             return
         queue = self._queue(topic)
+        if (
+            message.latest
+            and queue.flying
+            and queue.flying[-1].message.latest
+            and queue.flying[-1].number > item.number
+        ):
+            self._supersede(item, queue.flying[-1])  # it was on a disk that could not be read for a while
+            return
         if queue.waiting:
             if message.latest and queue.waiting[-1].message.latest:
                 if self._merge(queue, item):
