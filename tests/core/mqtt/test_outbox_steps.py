@@ -272,6 +272,8 @@ OPERATIONS = (
 NOT_OF_ONE_MESSAGE = {
     "connected_again": "once for each connection",
     "keep": "once, when the file is open",
+    "go_ahead": "once, when the file cannot be used",
+    "fall_in": "once, when the file can be used again",
     "renumber": "once, when the file was counted",
     "topics": "once for each connection",
     "unkept": "at the end of the app",

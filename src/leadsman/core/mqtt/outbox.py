@@ -235,6 +235,8 @@ class Outbox:
         self._keeper: Keeper | None = None
         self._arrived: dict[str, int] = {}
         """The number of the newest message that arrived, of topics of which only the latest counts."""
+        self._ahead: dict[str, Item] | None = None
+        """The newest retained reading of each topic that arrived since the disk could not be used; None before."""
         self._one_at_a_time: set[str] = set()
         self.paused: dict[str, float] = {}
         """Topics of which nothing is offered, and until when, monotonic seconds."""
@@ -373,6 +375,9 @@ class Outbox:
             self._offer(topic, queue)
         else:
             self._remove_queue(topic)
+        if self._ahead is not None:
+            for item, message in arrived:
+                self._note_ahead(self._ahead, item, message)
         return arrived
 
     def settle(self, topic: str) -> list[tuple[Item, Message]]:
@@ -440,6 +445,44 @@ class Outbox:
                 if item.row_state is UNWRITTEN:
                     keeper.waits(item)
 
+    def go_ahead(self) -> None:
+        """The keeper cannot use the disk: from now on readings may arrive before older ones of their topics."""
+        self._ahead = self._ahead or {}
+
+    def fall_in(self) -> None:
+        """The keeper can use the disk again, and knows which topics have rows."""
+        for item in (self._ahead or {}).values():
+            self._fall_in(item)
+
+    def _note_ahead(self, ahead: dict[str, Item], item: Item, message: Message) -> None:
+        """A message arrived, perhaps before older ones of its topic. One that was read back did not: rows come back in
+        order."""
+        topic = message.topic
+        if message.taken_at is None:
+            ahead.pop(topic, None)  # such as the removal of what the broker retains
+        elif message.retain and not message.replayed and (topic not in ahead or ahead[topic].number < item.number):
+            ahead[topic] = Item(item.number, message._replace(receipt=None), item.size)
+            self._fall_in(ahead[topic])
+
+    def _fall_in(self, ahead: Item) -> None:
+        """If older readings of a topic than the newest that arrived are on disk, let that one wait once more, behind
+        them. Else the process that follows a kill would find the older ones alone, and retain the last of them."""
+        keeper, topic = self._keeper, ahead.message.topic
+        if keeper is None or topic not in self or keeper.follow(topic, ahead.number):
+            return
+        queue = self._queues.get(topic)  # what was read back stands behind newer ones there
+        if queue is not None and any(each.number > ahead.number for each in chain(queue.flying, queue.waiting)):
+            return
+        self._number += 1
+        item = Item(self._number, ahead.message, ahead.size)
+        self.messages += 1
+        self.bytes += item.size
+        if keeper.holds(topic):
+            keeper.hold(item)
+        else:
+            keeper.waits(item)
+            self.admit(item)
+
     @property
     def topics(self) -> list[str]:
         """The topics of which something waits or is in flight."""
@@ -476,7 +519,7 @@ class Outbox:
         self._late += by
         self._arrived = {topic: number + by for topic, number in self._arrived.items()}
         waiting = chain.from_iterable(queue.waiting for queue in self._queues.values())
-        for item in chain(waiting, self._flying):
+        for item in chain(waiting, self._flying, (self._ahead or {}).values()):
             item.number += by
 
     def bring_back(self, item: Item) -> None:
@@ -534,13 +577,17 @@ class Outbox:
                 self._keeper.waits(item)
         self._offer(topic, queue)
 
+    def is_superseded(self, topic: str, number: int) -> bool:
+        """Whether a newer message than this one arrived, of a topic of which only the latest counts."""
+        return number < self._arrived.get(topic, 0)
+
     def _keep_latest(self, topic: str, queue: TopicQueue) -> None:
         """Of the messages at the end of a queue of which only the latest counts, keep that one, unless a newer one
         arrived."""
         waiting = queue.waiting
         while len(waiting) > 1 and waiting[-2].message.latest:
             self._merge(queue, waiting.pop())
-        if waiting and waiting[-1].message.latest and waiting[-1].number < self._arrived.get(topic, 0):
+        if waiting and waiting[-1].message.latest and self.is_superseded(topic, waiting[-1].number):
             self._supersede(waiting.pop())
             if not waiting:
                 self.ready.pop(topic, None)
@@ -633,7 +680,7 @@ class Outbox:
         counts."""
         message = item.message
         topic = message.topic
-        if message.latest and item.number < self._arrived.get(topic, 0):
+        if message.latest and self.is_superseded(topic, item.number):
             self._supersede(item)
             return
         queue = self._queue(topic)

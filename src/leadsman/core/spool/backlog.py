@@ -429,7 +429,10 @@ class Backlog:
         for item in self._stored.values():
             mine[item.message.topic] = mine.get(item.message.topic, 0) + 1
         for topic, found in rows.items():
-            if (only := found.rows - mine.get(topic, 0)) > 0:
+            only, latest = found.rows - mine.get(topic, 0), found.latest
+            if only == found.rows == 1 and latest is not None and self._outbox.is_superseded(topic, latest):
+                self._settled[latest] = None
+            elif only > 0:
                 tail = self._tails.setdefault(topic, Tail())
                 tail.rows, tail.newest = only, found.newest
                 self.rows += only
@@ -437,12 +440,14 @@ class Backlog:
         self.read = 0
         self.known = self.works = True
         self._release_all(with_rows=False)
+        self._outbox.fall_in()
         return lost
 
     def give_up(self) -> None:
         """Nothing can be written or read for now: send the readings in memory. Rows on disk come back in another life,
         or with `begin`."""
         self.known, self.works, self.rows = True, False, 0
+        self._outbox.go_ahead()
         self._release_all()
 
     def batch(self, number: int) -> list[Item]:
