@@ -1,6 +1,8 @@
 """What leadsman and the apps say about themselves to an installer: their pyproject.toml."""
 
 import importlib.util
+import itertools
+import re
 import tomllib
 from pathlib import Path
 
@@ -31,6 +33,35 @@ def test_an_app_goes_with_this_leadsman_and_with_no_later_minor_version(app):
 
     assert project["version"] == __version__
     assert str(needed.specifier) == f"<{major}.{minor + 1},>={major}.{minor}"
+
+
+def bounded(pyproject):
+    """The requirements with an upper bound and no reason beside it: no comment on the line, nor on the one before."""
+    lines = ["", *pyproject.splitlines()]
+    return [
+        requirement
+        for before, line in itertools.pairwise(lines)
+        for requirement in re.findall(r'"([A-Za-z][\w.-]*(?:\[[^]"]*\])?[^"]*(?:<|==|~=)\s*\d[^"]*)"', line)
+        if any(each.operator in ("<", "<=", "==", "~=") for each in Requirement(requirement).specifier)
+        and not (re.search(r"[\],] *# \w", line) or before.strip().startswith("# "))
+    ]
+
+
+def test_an_upper_bound_has_its_reason_beside_it():
+    """A bound without one keeps an app from what others need, and nobody knows when it may go."""
+    assert bounded((ROOT / "pyproject.toml").read_text().partition("[tool.")[0]) == []
+
+
+def test_an_upper_bound_without_a_reason_is_found():
+    pyproject = """
+    "capped>=1,<2",
+    "explained>=1,<2", # 2 has no paho
+    # 3 is another library.
+    "below>=2,<3; python_version < '3.15'"
+    "free>=1; python_version < '3.15'", "extra[x]~=1.0"
+    """
+
+    assert bounded(pyproject) == ["capped>=1,<2", "extra[x]~=1.0"]
 
 
 @pytest.mark.parametrize("app", APPS, ids=lambda app: app.name)
