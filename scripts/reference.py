@@ -21,6 +21,7 @@ from leadsman.extensions.nodes.document import NodeDocument
 from leadsman.extensions.sessions.document import SessionHead, SessionLine
 from leadsman.tools.cli.arguments import CODES, paragraphs
 from leadsman.tools.cli.main import parser
+from leadsman.tools.difference.picture import Picture
 
 ALL = documents_of()
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
@@ -38,6 +39,7 @@ DOCUMENTS = {
     "Health file": reports.HealthFile,
     "Head of a session": SessionHead,
     "Line of a session": SessionLine,
+    "Picture of an app": Picture,
 }
 """The documents by their headings, those that are read most first."""
 DOCUMENTS_HEAD = """# Documents

@@ -27,6 +27,7 @@ REMOVABLE: dict[str, tuple[str, ...]] = {
     "ledger": ("extensions/ledger",),
     "doctor": ("tools/doctor",),
     "simulation": ("tools/simulation",),
+    "difference": ("tools/difference",),
     "demo": ("tools/demo",),
 }
 """What can be removed: its folder below `src/leadsman`. Its tests lie below the same name in `tests`."""

@@ -245,6 +245,7 @@ look:
 
 explain:
   why         say why a device is silent
+  diff        show what an upgrade of an app would change, before it happens
   doctor      examine the broker and the machine of an app, and say what to fix
   simulate    run an app for a simulated day with faults, and compare retry policies
   record      run an app, and write down what goes over the wires of its adapters
@@ -280,6 +281,7 @@ FOLDERS = {
     "sessions": ["record", "replay"],
     "doctor": ["doctor"],
     "simulation": ["simulate"],
+    "difference": ["diff"],
     "demo": ["demo"],
 }
 """The commands of each extension and tool."""
@@ -341,6 +343,7 @@ NEEDS = {
     "ledger": {"inspect": "ledger", "leadsman": "  gaps "},
     "doctor": {"house": "doctor", "leadsman": "leadsman doctor", "run": "leadsman doctor", "fish": "from doctor"},
     "simulation": {"leadsman": "  simulate ", "fish": "from simulate"},
+    "difference": {"leadsman": "  diff ", "fish": "from diff"},
     "demo": {"leadsman": "  demo "},
 }
 """What needs each folder that can be removed: a text of a help, by its command."""

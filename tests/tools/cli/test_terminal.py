@@ -236,6 +236,7 @@ ARGUMENTS = {
     "cluster": ("status", "house"),
     "clean": ("--prefix", "house", "--all", "--dry-run"),
     "simulate": ("house_80:app", "--for", "30m"),
+    "diff": ("house_80:app", "--before", ".", "--for", "10m"),
     "init": ("house",),
     "health": ("health.json",),
 }

@@ -42,7 +42,7 @@ def only_with(folder: str, *given: T) -> tuple[T, ...]:
 
 EXIT_CODES = {
     0: "success, or stopped on request",
-    1: "failure; the message says why",
+    1: "; ".join(("failure; the message says why", *only_with("difference", "leadsman diff: something changes"))),
     2: "the command line is wrong, or several apps match it",
     3: "; ".join(
         (

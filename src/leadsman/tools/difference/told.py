@@ -1,0 +1,87 @@
+"""A comparison for people. Pure."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from leadsman.core.loop.durations import human
+from leadsman.core.text import count_noun
+from leadsman.tools.difference.difference import Change, unsteady
+from leadsman.tools.difference.picture import Picture
+
+MAX_LINES = 20
+"""Lines of a group. The command has all of them with ``--json``."""
+GROUPS = ("settings", "topics", "payload fields", "entities of Home Assistant")
+SIGNS = {"appears": "+", "disappears": "-", "type": "~", "value": "~"}
+MAX_CHARS = 60
+"""Characters of a value."""
+LATER = "(a later value)"
+"""In place of a value that is not among the first."""
+
+
+def lines_of(before: Picture, after: Picture, found: Sequence[Change]) -> Iterator[str]:
+    """The lines of a comparison: what changes, and what to do."""
+    yield f"{after['app']}, {human(after['length'])}: + appears, - disappears, ~ changes"
+    for group in GROUPS:
+        of_group = [each for each in found if group_of(each) == group]
+        if of_group:
+            yield ""
+            yield f"{group}:"
+            yield from (f"  {line_of(each)}" for each in of_group[:MAX_LINES])
+        if len(of_group) > MAX_LINES:
+            yield f"  and {len(of_group) - MAX_LINES} more, which --json prints"
+    yield ""
+    yield _conclusion(found)
+    if count := max(unsteady(before["found"]), unsteady(after["found"])):
+        yield f"{count_noun(count, 'value differs', 'values differ')} from run to run, and cannot be compared."
+
+
+def _conclusion(found: Sequence[Change]) -> str:
+    if not found:
+        return "Nothing changes: what reads these topics goes on as before."
+    return (
+        f"{count_noun(len(found), 'change', 'changes')}. Look at what reads these topics; if all of it is "
+        "meant, install it, else keep what runs."
+    )
+
+
+def group_of(change: Change) -> str:
+    """The heading below which a change stands."""
+    match change.path:
+        case ("settings", *_):
+            return "settings"
+        case ("entities", *_):
+            return "entities of Home Assistant"
+        case ("topics", _, "payload", *_):
+            return "payload fields"
+    return "topics"
+
+
+def line_of(change: Change) -> str:
+    """A change in one line."""
+    what = f"{SIGNS[change.how]} {name_of(change)}"
+    match change.how:
+        case "appears" | "disappears":
+            return what
+        case "type":
+            return f"{what}: {change.before} → {change.after}"
+    return f"{what}: {_value(change.before)} → {_value(change.after)}"
+
+
+def name_of(change: Change) -> str:
+    """The place of a change in words."""
+    match change.path:
+        case (_, name, "payload", *fields) if group_of(change) == "payload fields":
+            return " ".join((name, *_dotted(fields)))
+        case (_, name, *fields):
+            return " ".join((name, *_dotted(fields)))
+    return " ".join(change.path)
+
+
+def _dotted(names: Iterable[str]) -> tuple[str, ...]:
+    joined = ".".join(names)
+    return (joined,) if joined else ()
+
+
+def _value(value: object) -> str:
+    text = LATER if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
