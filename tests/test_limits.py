@@ -11,6 +11,7 @@ PARAMETERS = 8
 REGISTRATION = frozenset(
     {
         "src/leadsman/core/app.py:App.__init__",
+        "src/leadsman/core/mqtt/broker.py:Broker.__init__",
         "src/leadsman/core/readings/sensor.py:Sensor.__init__",
         "src/leadsman/adapters/ble/radio.py:BleRadio.__init__",
         "src/leadsman/adapters/caldav/calendar.py:CalDav.__init__",
