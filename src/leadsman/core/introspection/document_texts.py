@@ -9,10 +9,10 @@ import typing
 
 from typing_extensions import get_original_bases, is_typeddict
 
-from leadsman.core.introspection.schema import Schema
+from leadsman.core.mqtt.answers import Json
 
 
-def with_texts(schema: Schema, kind: object) -> Schema:
+def with_texts(schema: dict[str, Json], kind: object) -> dict[str, Json]:
     """The schema of a type, with the texts below the fields of the documents in it."""
     if is_typeddict(kind):
         for part in parts_of(kind):
@@ -20,7 +20,7 @@ def with_texts(schema: Schema, kind: object) -> Schema:
     return schema
 
 
-def add_texts(schema: Schema, kind: type) -> None:
+def add_texts(schema: dict[str, Json], kind: type) -> None:
     """Add the texts below the fields of a document to its schema."""
     for field, text in texts_of(kind).items():
         schema["properties"][field]["description"] = text
