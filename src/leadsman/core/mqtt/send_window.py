@@ -426,7 +426,7 @@ class SendWindow:
         window has room."""
         suspects, sent, largest = self._suspects, len(self._sent), connection.connack.maximum_packet_size
         return (
-            not (suspects.alone or suspects.untested or suspects.solo)
+            not (suspects.alone or suspects.searching)
             and sent < self.size
             and sent < BATCH
             and self._has_room(size)
