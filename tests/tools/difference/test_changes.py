@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import LeadsmanError
 from leadsman.tools.difference.difference import SWAPPED, changes, unsteady
-from leadsman.tools.difference.picture import MAX_VALUES, Published, found, picture_in, steady
+from leadsman.tools.difference.picture import MAX_VALUES, PublishedMessage, found, picture_in, steady
 from leadsman.tools.difference.told import MAX_LINES, lines_of
 
 WORDS = st.sampled_from(["a", "b", "c"])
@@ -17,14 +17,14 @@ LEAVES = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from([0.5, 1
 DOCUMENTS = st.recursive(LEAVES, lambda each: st.lists(each, max_size=2) | st.dictionaries(WORDS, each, max_size=2))
 PAYLOADS = DOCUMENTS.map(lambda each: json.dumps(each).encode()) | st.sampled_from([b"", b"on", b"\xff"])
 TOPICS = st.sampled_from(["h/a/state", "h/b/state", "homeassistant/device/h/a/config"])
-MESSAGES = st.lists(st.builds(Published, TOPICS, PAYLOADS, st.booleans()), max_size=6)
+MESSAGES = st.lists(st.builds(PublishedMessage, TOPICS, PAYLOADS, st.booleans()), max_size=6)
 SETTINGS = st.dictionaries(WORDS, WORDS, max_size=2)
 PICTURES = st.builds(lambda messages, settings: found(messages, settings, ()), MESSAGES, SETTINGS)
 
 
 def one(*payloads, versions=()):
     """The picture of these payloads on one topic."""
-    return found([Published("h/a/state", each, retain=False) for each in payloads], {}, versions)
+    return found([PublishedMessage("h/a/state", each, retain=False) for each in payloads], {}, versions)
 
 
 def differences(before, after):
@@ -115,8 +115,8 @@ def test_a_field_that_is_no_longer_in_each_message_has_another_type():
 
 
 def test_the_number_of_messages_and_whether_the_broker_keeps_them_are_compared():
-    before = found([Published("h/a/state", b"1", retain=False)], {}, ())
-    after = found([Published("h/a/state", b"1", retain=True)] * 2, {}, ())
+    before = found([PublishedMessage("h/a/state", b"1", retain=False)], {}, ())
+    after = found([PublishedMessage("h/a/state", b"1", retain=True)] * 2, {}, ())
 
     assert [(each.path[2], each.before, each.after) for each in changes(before, after)] == [
         ("messages", 1, 2),
@@ -133,7 +133,7 @@ def test_a_value_that_is_not_in_the_picture_is_found_by_the_digest():
 def test_an_entity_is_compared_with_what_it_was():
     def described(**component):
         payload = json.dumps({"dev": {"name": "a"}, "cmps": {"t": component}}).encode()
-        return found([Published("homeassistant/device/h/a/config", payload, retain=True)], {}, ())
+        return found([PublishedMessage("homeassistant/device/h/a/config", payload, retain=True)], {}, ())
 
     (change,) = changes(described(unit="K"), described(unit="°C"))
 

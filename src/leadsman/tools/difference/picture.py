@@ -51,7 +51,7 @@ class Picture(TypedDict):
     """What it publishes: in `fields` the settings, the topics, and the entities of Home Assistant."""
 
 
-class Published(NamedTuple):
+class PublishedMessage(NamedTuple):
     """A message of the app."""
 
     topic: str
@@ -63,7 +63,7 @@ MISSING = PictureNode(types=["missing"], values=[], digest="missing", fields={})
 """In place of what only the other run has."""
 
 
-def found(messages: Iterable[Published], settings: Mapping[str, str], versions: Collection[str]) -> PictureNode:
+def found(messages: Iterable[PublishedMessage], settings: Mapping[str, str], versions: Collection[str]) -> PictureNode:
     """What one run of an app published.
 
     Args:

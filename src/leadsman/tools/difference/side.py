@@ -23,7 +23,7 @@ from leadsman.tools.cli.arguments import only_with
 from leadsman.tools.cli.main import guarded
 from leadsman.tools.cli.real_world import first_touch, refuse_real_world
 from leadsman.tools.cli.target import load_target
-from leadsman.tools.difference.picture import FORMAT, Picture, Published, found
+from leadsman.tools.difference.picture import FORMAT, Picture, PublishedMessage, found
 
 PROGRAM = "leadsman diff"
 DAY = 86_400.0
@@ -80,7 +80,7 @@ def picture_of(run: Run) -> Picture:
             harness.run(length)
     if (touch := first_touch()) is not None:
         raise LeadsmanError(f"{touch.place or 'the app'}: it {touch.what}, and a comparison touches nothing real")
-    messages = (Published(each.topic, each.payload, each.retain) for each in harness.broker.log)
+    messages = (PublishedMessage(each.topic, each.payload, each.retain) for each in harness.broker.log)
     versions = {__version__, app.setup.declaration.version}
     return Picture(
         picture=FORMAT,

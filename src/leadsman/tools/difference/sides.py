@@ -20,7 +20,7 @@ from leadsman.tools.difference.side import PROGRAM, Run
 SEEDS = (1, 2)
 """Of the two runs of a side. Texts are hashed otherwise in each, too, so the order of a set is another one."""
 MODULE = "leadsman.tools.difference.side"
-PYTHONS = ("bin/python", ".venv/bin/python", "Scripts/python.exe", ".venv/Scripts/python.exe")
+PYTHONS = ("bin/python", ".venv/bin/python")
 """Where an environment has its interpreter."""
 MAX_LINES = 5
 """Lines of a side that failed without a message of ours."""
