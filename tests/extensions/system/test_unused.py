@@ -14,24 +14,27 @@ import asyncio, os, sys
 from leadsman import App, Sensor
 from typing import Annotated
 
-app, began = App("sys", mqtt=os.environ["URL"]), asyncio.Event()
+app, awaited = App("sys", mqtt=os.environ["URL"]), {"air", "tap", "any", "door"}  # a node takes over first
 
 @app.telemetry("air", interval=0.1)
 async def air() -> dict[str, float]:
-    began.set()  # a node takes over first
+    awaited.discard("air")
     return {"co2": 400}
 
 @app.telemetry("tap", interval=0.1)
 async def tap() -> Annotated[float, Sensor("°C")]:
+    awaited.discard("tap")
     return 21.5
 
 @app.telemetry("any", interval=0.1)
 async def whatever():
+    awaited.discard("any")
     return {"any": {"t": 1, "texts": ["a"]}}
 
 @app.source("door")
 async def door():
     while True:
+        awaited.discard("door")
         yield {"open": True}
         await asyncio.sleep(0.1)
 
@@ -45,7 +48,8 @@ async def ask():
 
 async def main():
     serving = asyncio.create_task(app.serve())
-    await began.wait()
+    while awaited:
+        await asyncio.sleep(0.05)
     await asyncio.sleep(3)  # descriptions follow a second after the connection
     await ask()
     print(*sys.modules, flush=True)
