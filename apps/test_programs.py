@@ -16,7 +16,7 @@ from leadsman.core.settings.sources import Where
 
 APPS = [
     "airthings2mqtt",
-    "ble2mqtt",
+    "bluetooth2mqtt",
     "caldates2mqtt",
     "gas2mqtt",
     "meter2mqtt",

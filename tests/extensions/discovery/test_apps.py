@@ -17,7 +17,7 @@ from .entities import entities
 
 APPS = (
     "airthings2mqtt",
-    "ble2mqtt",
+    "bluetooth2mqtt",
     "caldates2mqtt",
     "gas2mqtt",
     "meter2mqtt",
@@ -28,7 +28,7 @@ APPS = (
 
 SETTINGS = {
     "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66"}}},
-    "ble2mqtt": {"sensors": {"bedroom": {"address": "F0:11:22:33:44:66"}}},
+    "bluetooth2mqtt": {"sensors": {"bedroom": {"address": "F0:11:22:33:44:66"}}},
     "caldates2mqtt": {
         "servers.home.url": "https://calendar.invalid",
         "calendars": {"waste": {"calendar": "Waste", "schedule": "0 * * * *"}},

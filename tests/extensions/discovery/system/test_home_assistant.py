@@ -175,7 +175,7 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
     waste = json.dumps({"waste": {"calendar": "Waste", "schedule": "0 * * * *"}})
     settings = {
         "airthings2mqtt": {"waves": wave},
-        "ble2mqtt": {},
+        "bluetooth2mqtt": {},
         "caldates2mqtt": {"servers__home__url": "https://calendar.invalid", "calendars": waste},
         "gas2mqtt": {"bus": 99},
         "meter2mqtt": {"port": "/dev/null/rs485", "meters": meters},
@@ -193,7 +193,7 @@ def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hard
     states = home.wait_for(
         {
             "airthings2mqtt--cellar--radon_24h_avg": "unavailable",
-            "ble2mqtt--leadsman_app--_version": "0.1.0",
+            "bluetooth2mqtt--leadsman_app--_version": "0.1.0",
             "caldates2mqtt--waste--days_left": "unavailable",
             "caldates2mqtt--waste--events": "unavailable",
             "gas2mqtt--gas_counter--consumption_m3": "unavailable",

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ble2mqtt import app
+from bluetooth2mqtt import app
 from leadsman.adapters.ble import Decoders
 from leadsman.core.settings.sources import Where
 from leadsman.errors import InvalidValue, SettingsError
@@ -48,7 +48,7 @@ def test_home_assistant_is_told_of_units_and_classes(tmp_path):
         found = next(
             each.json for topic, each in retained.items() if topic.startswith("homeassistant") and "44" in topic
         )
-        sealed = retained["homeassistant/device/ble2mqtt/bedroom/config"].json
+        sealed = retained["homeassistant/device/bluetooth2mqtt/bedroom/config"].json
     assert found["dev"]["name"] == "Govee H5075 4466"
     assert found["cmps"]["battery"]["ent_cat"] == "diagnostic"
     assert sealed["dev"]["name"] == "bedroom"
@@ -72,7 +72,7 @@ def test_without_discover_only_sensors_of_the_settings_are_published(tmp_path):
         harness.run("1m")
 
         assert harness.states("cellar")[0]["temperature"] == 22.4
-        devices = harness.broker.retained["ble2mqtt/status"].json["devices"]
+        devices = harness.broker.retained["bluetooth2mqtt/status"].json["devices"]
     assert devices.keys() == {"radio", "cellar"}
 
 
@@ -83,7 +83,7 @@ def test_neighbours_do_not_take_the_place_of_a_sensor_of_the_settings(tmp_path):
     with house(tmp_path, settings, devices=[*neighbours, govee(GOVEE)]) as harness:
         harness.run("1m")
 
-        devices = harness.broker.retained["ble2mqtt/status"].json["devices"]
+        devices = harness.broker.retained["bluetooth2mqtt/status"].json["devices"]
         assert len(devices) == 1 + 1 + 5
         assert harness.states("cellar") != []
 
@@ -104,7 +104,7 @@ def test_a_sensor_that_was_not_heard_yet_is_seen_and_offline_after_an_hour(tmp_p
     with house(tmp_path, settings) as harness:
         harness.run("65m")
 
-        assert harness.broker.retained["ble2mqtt/cellar/availability"].payload == b"offline"
+        assert harness.broker.retained["bluetooth2mqtt/cellar/availability"].payload == b"offline"
 
 
 @pytest.mark.slow
@@ -114,10 +114,10 @@ def test_a_silent_sensor_is_offline_and_back_with_its_next_advertisement(tmp_pat
         harness.run("1m")
         sensor.silent = True
         harness.run("65m")
-        assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"offline"
+        assert harness.broker.retained[f"bluetooth2mqtt/{GOVEE}/availability"].payload == b"offline"
         sensor.silent = False
         harness.run("1m")
-        assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"online"
+        assert harness.broker.retained[f"bluetooth2mqtt/{GOVEE}/availability"].payload == b"online"
 
 
 @pytest.mark.slow
@@ -128,11 +128,11 @@ def test_a_sensor_of_which_only_the_name_is_heard_is_offline_and_publishes_nothi
         values, sensor.manufacturer = sensor.manufacturer, {}
         before = len(harness.states(GOVEE))
         harness.run("65m")
-        assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"offline"
+        assert harness.broker.retained[f"bluetooth2mqtt/{GOVEE}/availability"].payload == b"offline"
         assert len(harness.states(GOVEE)) == before
         sensor.manufacturer = values
         harness.run("1m")
-        assert harness.broker.retained[f"ble2mqtt/{GOVEE}/availability"].payload == b"online"
+        assert harness.broker.retained[f"bluetooth2mqtt/{GOVEE}/availability"].payload == b"online"
 
 
 def test_after_a_restart_nothing_is_described_anew(tmp_path):
@@ -177,9 +177,11 @@ def test_a_board_in_another_room_is_the_radio_of_a_machine_without_an_adapter(pr
     with subprocess.Popen(board, stdout=subprocess.PIPE, text=True, env=environment) as process:
         listener, port = listen(mosquitto.port), int(process.stdout.readline())
         proxies = {"attic": {"host": "127.0.0.1", "port": port}}
-        running = program("ble2mqtt", "--mqtt", mosquitto.url, local="false", proxies=json.dumps(proxies))
+        running = program("bluetooth2mqtt", "--mqtt", mosquitto.url, local="false", proxies=json.dumps(proxies))
 
-        listener.wait_for("ble2mqtt/F0:11:22:33:44:55/state", where=lambda each: b'"temperature":2' in each.payload)
+        listener.wait_for(
+            "bluetooth2mqtt/F0:11:22:33:44:55/state", where=lambda each: b'"temperature":2' in each.payload
+        )
         assert running.end()[0] == 0
         process.kill()
 
@@ -194,12 +196,12 @@ def test_sensors_in_the_air_reach_a_broker_over_a_real_bus(program, mosquitto, l
         air.place(each)
     listener, settings = listen(mosquitto.port), json.dumps(BEDROOM["sensors"])
 
-    running = program("ble2mqtt", "--mqtt", mosquitto.url, "--discovery", "homeassistant", sensors=settings)
+    running = program("bluetooth2mqtt", "--mqtt", mosquitto.url, "--discovery", "homeassistant", sensors=settings)
 
-    listener.wait_for("ble2mqtt/bedroom/state", where=lambda message: b'"temperature":25.06' in message.payload)
-    listener.wait_for(f"ble2mqtt/{GOVEE}/state", where=lambda message: b'"temperature":22.4' in message.payload)
+    listener.wait_for("bluetooth2mqtt/bedroom/state", where=lambda message: b'"temperature":25.06' in message.payload)
+    listener.wait_for(f"bluetooth2mqtt/{GOVEE}/state", where=lambda message: b'"temperature":22.4' in message.payload)
     listener.wait_for(
-        "homeassistant/device/ble2mqtt/bedroom/config", where=lambda each: b'"temperature"' in each.payload
+        "homeassistant/device/bluetooth2mqtt/bedroom/config", where=lambda each: b'"temperature"' in each.payload
     )
     assert running.end()[0] == 0
     assert f"{RUUVI} (BTHome sensor): it encrypts its values; write its bind key in the settings" in running.log
@@ -208,7 +210,7 @@ def test_sensors_in_the_air_reach_a_broker_over_a_real_bus(program, mosquitto, l
 
 @pytest.mark.system
 def test_the_demo_needs_neither_radio_nor_broker(demonstrated):
-    log = demonstrated("ble2mqtt", 6)
+    log = demonstrated("bluetooth2mqtt", 6)
 
-    assert 'ble2mqtt/bedroom/state  {"temperature":25.06,"humidity":50.55}' in log
+    assert 'bluetooth2mqtt/bedroom/state  {"temperature":25.06,"humidity":50.55}' in log
     assert KEY not in log

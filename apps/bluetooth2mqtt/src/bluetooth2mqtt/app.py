@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from ble2mqtt.settings import DEMO, Settings
+from bluetooth2mqtt.settings import DEMO, Settings
 from leadsman import App, Context, Device, Every, Finds, OnChange, command_line
 from leadsman.adapters.ble import BleRadio, Decoders
 
@@ -17,12 +17,12 @@ def adapters(settings: Settings, radio: BleRadio | None = None) -> tuple[BleRadi
 
 def simulated(settings: Settings) -> tuple[BleRadio, Decoders]:
     """A radio without hardware, and the decoders."""
-    from ble2mqtt.twin import simulated_radio  # only a demo or a dry run loads it
+    from bluetooth2mqtt.twin import simulated_radio  # only a demo or a dry run loads it
 
     return adapters(settings, simulated_radio())
 
 
-app = App("ble2mqtt", version="0.1.0", settings=Settings, adapters=adapters, twins=simulated, keep_state=True)
+app = App("bluetooth2mqtt", version="0.1.0", settings=Settings, adapters=adapters, twins=simulated, keep_state=True)
 
 
 def listeners(settings: Settings) -> dict[str, Device]:

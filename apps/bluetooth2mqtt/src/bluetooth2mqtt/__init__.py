@@ -1,5 +1,5 @@
 """Bluetooth sensors of many makes: each that advertises its values is a device."""
 
-from ble2mqtt.app import app, main
+from bluetooth2mqtt.app import app, main
 
 __all__ = ["app", "main"]

@@ -1,4 +1,4 @@
-"""What a user may set, in ``leadsman.toml`` or as ``BLE2MQTT_…``."""
+"""What a user may set, in ``leadsman.toml`` or as ``BLUETOOTH2MQTT_…``."""
 
 from typing import Annotated, Self
 
