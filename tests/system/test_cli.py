@@ -88,6 +88,13 @@ def test_the_smallest_app_is_one_file_that_works(here):
     assert here("init", "sound", "--minimal").returncode == 1
 
 
+def test_a_compose_file_without_a_dockerfile_is_not_written(here):
+    refused = here("init", "sound", "--minimal", "--compose")
+
+    assert (refused.returncode, list(here.path.iterdir())) == (78, [])
+    assert "--compose needs the Dockerfile that --minimal leaves out; leave out one of the two" in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["a b", "House", "1st", "class", "json", "leadsman", "../x", "", "ä", "status"])
 def test_a_name_that_makes_no_module_is_refused(here, name):
     result = here("init", name)

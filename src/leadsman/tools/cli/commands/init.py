@@ -2,6 +2,7 @@
 
 import argparse
 import keyword
+import secrets
 import sys
 from importlib import resources
 from pathlib import Path
@@ -24,20 +25,31 @@ FILES = {
     "gitignore.txt": ".gitignore",
 }
 
-
+COMPOSE = {
+    "compose.yaml.txt": "compose.yaml",
+    "mosquitto.conf.txt": "mosquitto.conf",
+    "environment.txt": ".env",
+}
+"""What ``--compose`` writes besides."""
 MINIMAL = {"minimal.py.txt": "{name}.py"}
 
 
 def run(options: argparse.Namespace) -> None:
     """Write a new app."""
+    if options.minimal and options.compose:
+        raise InvalidValue("--compose needs the Dockerfile that --minimal leaves out; leave out one of the two")
     directory = options.directory or Path("." if options.minimal else options.name)
-    for path in write(options.name, directory, MINIMAL if options.minimal else FILES):
+    files = MINIMAL if options.minimal else FILES | COMPOSE if options.compose else FILES
+    for path in write(options.name, directory, files):
         print_text(f"wrote {path}")
     steps = [f"leadsman check {options.name}:app", f"leadsman run {options.name}:app"]
     if directory != Path("."):
         steps.insert(0, f"cd {directory}")
     if not options.minimal:
         steps.append('pip install -e ".[test]" && python -m pytest')
+    if options.compose:
+        steps.append("pip wheel --no-deps --wheel-dir wheels /path/to/leadsman .")
+        steps.append("docker compose up --detach --build")
     print("\nNext:")
     for step in steps:
         print_text(step, "  ")
@@ -69,9 +81,11 @@ def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Pat
     templates = resources.files("leadsman.tools.cli") / "templates"
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        values = {"name": name, "variable": variable_prefix(name), "password": secrets.token_urlsafe(24)}
         for source, path in targets.items():
-            template = Template((templates / source).read_text("utf-8"))
-            path.write_text(template.safe_substitute(name=name, variable=variable_prefix(name)), "utf-8")
+            text = (templates / source).read_text("utf-8")
+            path.touch(0o600 if "$password" in text else 0o666)
+            path.write_text(Template(text).safe_substitute(values), "utf-8")
     except OSError as error:
         raise LeadsmanError(f"{directory} cannot be written to: {error.strerror or error}") from None
     return list(targets.values())
@@ -84,10 +98,12 @@ COMMAND = Subcommand(
     (
         "leadsman init house && cd house && leadsman run house:app",
         "leadsman init sound --minimal && leadsman run sound:app",
+        "leadsman init house --compose",
     ),
     (
         argument("name", "the name of the app, its module and its directory: one word, such as house", metavar="NAME"),
         switch("--minimal", "write NAME.py alone, with one device and no settings"),
+        switch("--compose", "write a compose.yaml too, which runs the app and a broker, and .env with a new password"),
         argument("--directory", "where to write (default: ./NAME; with --minimal: .)", type=Path, metavar="DIR"),
     ),
 )
