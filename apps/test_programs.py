@@ -38,6 +38,13 @@ def commands_for(name):
 
 
 @pytest.mark.parametrize("name", APPS)
+def test_the_page_of_an_app_begins_with_its_installation_from_the_package_index(name):
+    (typed, *_) = re.findall(r"^    (.*)$", page(name), re.MULTILINE)
+
+    assert typed == f"pipx install {name}"
+
+
+@pytest.mark.parametrize("name", APPS)
 def test_an_app_runs_as_a_module_too(name):
     result = subprocess.run([sys.executable, "-m", name, "--version"], capture_output=True, text=True, check=True)
 
@@ -75,10 +82,13 @@ def test_the_settings_on_the_page_of_an_app_are_valid(name, tmp_path):
 @pytest.mark.system
 @pytest.mark.parametrize("name", APPS)
 def test_the_unit_of_an_app_is_valid_and_hardened_with_the_lines_that_its_page_adds(name, tmp_path):
-    (source,) = re.findall(rf"cp (\S+)(?: \\\n +| )/etc/systemd/system/{name}\.service\n", commands_for(name))
+    (source,) = re.findall(
+        rf"cp /opt/{name}/lib/python3\*/site-packages/(\S+) \\\n +/etc/systemd/system/{name}\.service\n",
+        commands_for(name),
+    )
     (added,) = re.findall(r"```ini\n(.*?)```", page(name).partition("## Run it for years")[2], re.DOTALL)
     unit = tmp_path / f"{name}.service"
-    shutil.copy(ROOT / source, unit)
+    shutil.copy(ROOT / "src" / source, unit)
     (tmp_path / f"{name}.service.d").mkdir()
     (tmp_path / f"{name}.service.d" / "override.conf").write_text(added)
 

@@ -206,6 +206,14 @@ def test_links_lead_somewhere(page):
         assert "://" in target or (page.parent / target).exists(), target
 
 
+WRITTEN = [*GUIDES, *(page for each in OTHERS for page in sorted(Path().glob(each)))]
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if page.name != "install.md"], ids=str)
+def test_only_the_page_about_the_installation_knows_that_there_is_no_release_yet(page):
+    assert re.findall(r"pip install [^\n`]*\"?\.\[(?!test\])|package index yet|no release yet", page.read_text()) == []
+
+
 @pytest.mark.parametrize("page", RECORDS, ids=str)
 def test_each_record_of_a_decision_is_in_the_list_of_records_with_its_title(page):
     number, _, title = page.read_text().splitlines()[0].removeprefix("# ").partition(" ")
