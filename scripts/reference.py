@@ -148,10 +148,10 @@ def kind_text(schema: Schema) -> str:
         name = schema["$ref"].rpartition("/")[2]
         title = next((title for title, kind in DOCUMENTS.items() if kind.__name__ == name), name)
         return f"[{title}](#{title.lower().replace(' ', '-')})"
-    if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:
         return f"`{str(schema['const']).lower()}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("format") == "date-time":
         return "time"
     if "items" in schema:

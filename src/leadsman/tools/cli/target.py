@@ -119,16 +119,24 @@ def _import(name: str) -> ModuleType:
         if error.name == module_name or module_name.startswith(f"{error.name}."):
             raise NoModuleError(_no_module(module_name)) from None
         raise TargetError(f"{where_of(error)}: {_missing(error.name or '')}") from None
-    except SyntaxError as error:
-        where = Path(error.filename or f"{module_name}.py").name
-        line = "" if error.lineno is None else f" line {error.lineno}"  # zero bytes have none
-        raise TargetError(f"{where}{line}: {error.msg}; correct the file") from None
     except (Exception, SystemExit) as error:
+        if (wrong := _wrong_file(error)) is not None:
+            where = Path(wrong.filename or f"{module_name}.py").name
+            line = "" if wrong.lineno is None else f" line {wrong.lineno}"  # zero bytes have none
+            raise TargetError(f"{where}{line}: {wrong.msg}; correct the file") from None
         kind = ConfigurationError if _is_a_wrong_call_of_ours(error) else TargetError
         raise kind(f"{where_of(error)}: {_describe(error)}") from None
     if file is not None and Path(module.__file__ or "").resolve() != file:
         raise TargetError(f"{file} has the name of another module, {module_name!r}; rename the file")
     return module
+
+
+def _wrong_file(error: BaseException) -> SyntaxError | None:
+    """The error about a file that is not Python; None for another error. Before Python 3.11.4 that of a zero byte is a
+    ValueError."""
+    if isinstance(error, SyntaxError):
+        return error
+    return SyntaxError(str(error)) if isinstance(error, ValueError) and "null bytes" in str(error) else None
 
 
 def _missing(name: str) -> str:
