@@ -20,7 +20,7 @@ from leadsman.core.mqtt.message_state import (
     WRITTEN,
     Item,
 )
-from leadsman.core.mqtt.outbox import Dropped, Outbox
+from leadsman.core.mqtt.outbox import NUMBER, Dropped, Outbox
 from leadsman.core.mqtt.send_window import RetainedMessages
 from leadsman.core.spool.backlog import DAMAGED, MAX_DEAD, MAX_ROWS, MIN_PAGE_ROWS, REPLACED, Backlog, Times
 from leadsman.core.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, SpoolRow, TopicRows
@@ -107,8 +107,11 @@ class Life:
         self.dropped = []
         self.retained = RetainedMessages(self.outbox)
         if durable:
-            self.backlog = Backlog(self.outbox, run, self._wake)
-            self.outbox.keep(self.backlog)
+            self.keep_on_disk(run)
+
+    def keep_on_disk(self, run=1):
+        self.backlog = Backlog(self.outbox, run, self._wake)
+        self.outbox.keep(self.backlog)
 
     def _wake(self):
         self.woken += 1
@@ -505,6 +508,144 @@ class TestAheadOfTheDisk:
 
         assert [row.payload for row in disk.rows.values()] == [b"1", b"3"]
         assert self.retained_after_a_kill(life) == b"3"
+
+    def test_what_arrives_while_the_file_is_opened_for_the_first_time_does_not_come_again(self, disk):
+        life = Life(disk, durable=False)
+        self.put(life, b"1", topic="all")
+        flying = life.send()
+        life.keep_on_disk()
+        for item in flying:
+            life.acknowledge(item)
+        life.open()
+        life.drain()
+
+        assert life.payloads("all") == [b"1"]
+
+    def test_when_the_file_can_be_used_it_is_remembered_no_longer(self, disk):
+        life = self.life_without_its_file(disk, "all", was_open=True)
+        self.put(life, b"2", topic="all")
+        self.put(life, b"3", topic="another")
+        life.deliver()
+        assert len(life.outbox._ahead) == 2
+        self.open_again(life, was_open=True, reads=True)
+        life.deliver()
+        self.put(life, b"4", topic="all")
+        life.drain()
+
+        assert not life.outbox._ahead
+
+
+class TestOrder:
+    """What waits of a topic is in order, though older readings come to newer ones."""
+
+    def life_with_a_newer_reading(self, disk, most=40):
+        """There are seven older ones on disk, which were not read back before the newer one was put."""
+        before = Life(disk)
+        before.open()
+        for payload in numbered(1, 8):
+            before.put("t", payload, retain=True)
+        before.commit()
+        life = Life(disk, most, run=2)
+        life.open()
+        life.backlog.give_up()
+        life.put("t", b"8", retain=True)
+        return life
+
+    def open_again(self, life):
+        life.backlog.begin(life.disk.by_topic(), None)
+        life.page()
+
+    def waiting(self, life):
+        return [item.message.payload for item in life.outbox._queues["t"].waiting]
+
+    def test_what_is_read_back_waits_before_newer_readings(self, disk):
+        life = self.life_with_a_newer_reading(disk)
+        self.open_again(life)
+
+        assert self.waiting(life) == numbered(1, 9)
+
+    def test_what_was_in_flight_waits_behind_what_was_read_back_meanwhile(self, disk):
+        life = self.life_with_a_newer_reading(disk)
+        life.send()
+        self.open_again(life)
+        life.outbox.lost()
+
+        assert self.waiting(life) == numbered(1, 9)
+
+    def test_what_the_broker_refuses_for_now_does_so_too(self, disk):
+        life = self.life_with_a_newer_reading(disk)
+        (newer,) = life.send()
+        self.open_again(life)
+        life.send(3)
+        life.outbox.refuse(newer)
+
+        assert self.waiting(life) == numbered(1, 9)
+
+    def test_the_oldest_are_dropped_where_the_memory_is_full(self, disk):
+        life = self.life_with_a_newer_reading(disk, most=8)
+        self.open_again(life)
+        life.backlog.give_up()
+        life.put("another", b"9")
+
+        assert life.dropped == [Dropped("t", 2, "outbox full", "full")]
+        assert self.waiting(life) == numbered(3, 9)
+
+    def test_none_of_what_is_read_back_is_retained_while_a_newer_one_is_in_flight(self, disk):
+        life = self.life_with_a_newer_reading(disk)
+        life.send()
+        self.open_again(life)
+        life.send()
+
+        assert [message.payload for message in life.sent if message.retain] == [b"8"]
+
+    def test_what_broke_the_connection_is_dropped_and_not_what_was_read_back_meanwhile(self, disk):
+        life = self.life_with_a_newer_reading(disk)
+        (newer,) = life.send()
+        newer.sent_at = NOW.monotonic
+        self.open_again(life)
+        life.outbox.lost()
+        life.outbox.drop_next("t", "it breaks the connection")
+
+        assert self.waiting(life) == numbered(1, 8)
+
+
+class TestWhileTheFileIsOpenedAgain:
+    """What happens between the count of the rows and the moment at which the outbox learns of it."""
+
+    def test_what_is_acknowledged_is_not_expected_on_disk(self, life, disk):
+        for payload in numbered(0, 3):
+            life.put("t", payload)
+        life.commit()
+        flying = life.send()
+        life.backlog.give_up()
+        rows = disk.by_topic()
+        for item in flying:
+            life.acknowledge(item)
+        life.backlog.begin(rows, None)
+
+        assert life.backlog.rows == 0
+        life.drain()
+        assert (life.dropped, disk.rows) == ([], {})
+
+    def test_what_expired_on_disk_is_counted_and_not_expected_there(self, life, disk):
+        for payload in numbered(0, 3):
+            life.put("t", payload)
+        life.commit()
+        after = Life(disk, run=2)
+        after.open()
+        after.put("t", b"3")
+        after.put("u", b"4")
+        after.commit()
+        after.backlog.give_up()
+        expired = [Evicted("t", EXPIRED, [1, 2]), Evicted("u", EXPIRED, [5])]
+        for number in (1, 2, 5):
+            del disk.rows[number]
+        after.dropped += after.backlog.begin(disk.by_topic(), None, expired)
+
+        assert after.dropped == [Dropped("t", 2, EXPIRED, "expired")]  # the other one waits in memory
+        after.drain()
+        assert (after.payloads(), after.payloads("u")) == ([b"2", b"3"], [b"4"])
+        assert (len(after.dropped), disk.rows) == (1, {})
 
 
 @pytest.mark.parametrize(("lasts", "expires_at"), [(7200.0, None), (60.0, 1060.0)])
@@ -1124,6 +1265,8 @@ class RandomLife:
                 if item.row_state is REPLACING:
                     assert item.row in rows or item in writing
                     assert item.row != item.number
+        for queue in outbox._queues.values():
+            assert queue.waiting == sorted(queue.waiting, key=NUMBER)
 
 
 def test_the_outbox_makes_the_transitions_of_the_tables_all_of_them_and_no_others(monkeypatch):
@@ -1207,18 +1350,28 @@ class Lives(RuleBasedStateMachine):
         self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
         self.retained, self.known = self.life.retained, {}
         self.opened, self.listed, self.failed = not self.durable, False, False
-        self.first = True
+        self.first, self.counted = True, None
         if opens:
             self.open()
 
     def open(self):
         if self.failed:
-            self.disk.write([], self.life.backlog.to_delete())
-            next_row = self.disk.next_row if self.first else None
-            self.life.dropped += self.life.backlog.begin(self.disk.by_topic(), next_row)
+            self.counted = self.counted or self.count_rows()
+            self.life.dropped += self.life.backlog.begin(*self.counted)
         elif not self.opened:
             self.life.open()
-        self.opened, self.first, self.failed = True, False, False
+        self.opened, self.first, self.failed, self.counted = True, False, False, None
+
+    def count_rows(self):
+        """In the thread: the file is opened again, and what was settled before is deleted."""
+        self.disk.write([], self.life.backlog.to_delete())
+        return self.disk.by_topic(), self.disk.next_row if self.first else None
+
+    @precondition(lambda self: self.failed and self.counted is None)
+    @rule()
+    def file_is_counted(self):
+        """What happens before `file_is_open` happens while the call runs."""
+        self.counted = self.count_rows()
 
     @precondition(lambda self: not (self.opened or self.listed or self.failed))
     @rule(more=st.sets(st.sampled_from("abcno")))
@@ -1323,7 +1476,7 @@ class Lives(RuleBasedStateMachine):
     def resume(self):
         self.life.outbox.resume(NOW.monotonic)
 
-    @precondition(lambda self: self.durable and self.write is None)
+    @precondition(lambda self: self.durable and self.write is None and self.counted is None)
     @rule()
     def file_cannot_be_used(self):
         """What comes meanwhile is sent from memory, before what is on disk."""
@@ -1390,6 +1543,11 @@ class Lives(RuleBasedStateMachine):
         for queue in outbox._queues.values():
             for item in [*queue.waiting][:-1]:
                 assert item in outbox._order
+
+    @invariant()
+    def what_waits_is_in_order(self):
+        for queue in self.life.outbox._queues.values():
+            assert queue.waiting == sorted(queue.waiting, key=NUMBER)
 
     @invariant()
     def topics_that_do_not_pause_are_counted(self):
@@ -1506,6 +1664,21 @@ def test_a_row_that_comes_back_after_the_file_failed_is_not_deleted_for_a_readin
     lives.begin_write(later=1)
     lives.end_write(works=True)
     lives.the_newest_that_was_accepted_is_on_disk_or_arrived()
+    lives.teardown()
+
+
+def test_the_oldest_is_dropped_and_not_the_newest_when_rows_come_back_behind_it():
+    """A run that the machine found. The broker retained the older reading in the end."""
+    lives = Lives()
+    lives.begin(most=8, quota=15)
+    lives.put(topic="c", count=7, fast=False)
+    lives.kill(opens=True)
+    lives.put_and_send(topic="c")
+    lives.file_cannot_be_used()
+    lives.file_is_open()
+    lives.page()
+    lives.file_cannot_be_used()
+    lives.put_and_send(topic="n")
     lives.teardown()
 
 

@@ -465,6 +465,23 @@ def test_rows_that_are_deleted_on_a_full_disk_are_counted_as_what_they_are(rig, 
     assert rig.deliver() == [b"7", b"5"]
 
 
+def test_rows_that_are_deleted_when_the_file_is_opened_again_are_counted_as_what_they_are(rig, file, monkeypatch):
+    file.rows = {number: row(number, b"%d" % number, "old") for number in (4, 5)}
+    rig.link.up = False
+    rig.start()
+    rig.put(b"6")
+    rig.write()
+    file.faults = [("write", SpoolUnavailable("I/O error"))]
+    rig.put(b"7")
+    rig.write()
+    rig.deliver()
+    evicting(file, monkeypatch)
+    rig.run(REOPEN_INTERVAL + 1)
+
+    assert dropped(rig) == [("old", 1, EXPIRED)]
+    assert (rig.store, payloads(file), rig.committer.backlog.rows) == ("ok", [b"5"], 1)
+
+
 def test_what_was_written_is_counted_though_nothing_can_be_read_after_it(rig, file, monkeypatch):
     file.rows = {number: row(number, b"%d" % number, "old") for number in (4, 5)}
     rig.link.up = False

@@ -1,11 +1,13 @@
 """The outbox: a bounded queue of messages for the broker, in order per topic.
 
-Every topic is a queue of its own, and topics take turns. Several messages of a topic may be in flight; a connection
-delivers them in the order in which they are handed out, and their acknowledgements count in that order: one that comes
-before that of an older message counts when the older one has arrived. If the broker refuses a message for now, it and
-all later ones of its topic in flight are sent again. A message that the broker refuses delays no other topic. When the
-outbox is full, the oldest messages are dropped, in steps of a hundredth, but never the newest of a topic: a publish
-rule that compares a reading with the last one relies on its arrival.
+Every topic is a queue of its own, and topics take turns. What waits in a queue is in the order of its numbers, also
+where it was in flight, or is read back from the disk: the first is the oldest, the last the newest. Several messages of
+a topic may be in flight; a connection delivers them in the order in which they are handed out, and their
+acknowledgements count in that order: one that comes before that of an older message counts when the older one has
+arrived. If the broker refuses a message for now, it and all later ones of its topic in flight are sent again. A message
+that the broker refuses delays no other topic. When the outbox is full, the oldest messages are dropped, in steps of a
+hundredth, but never the newest of a topic: a publish rule that compares a reading with the last one relies on its
+arrival.
 
 A message leaves the memory in one of four ways: it arrives (`accept`), it will never arrive (`drop`, `drop_next`), a
 newer one of its topic replaces it, or it is on disk only from now on (`leave_on_disk`).
@@ -20,9 +22,11 @@ Any operation on one message takes amortised O(log n) steps, however many wait, 
 """
 
 import heapq
+from bisect import insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from itertools import chain
+from operator import attrgetter
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from leadsman.core.mqtt.message import MAX_PAYLOAD_BYTES, Message
@@ -189,8 +193,14 @@ BURST = 2
 """The bounds of the memory may be exceeded so many times by readings that are about to be written."""
 
 
+NUMBER = attrgetter("number")
+"""The order of the messages that wait."""
+SENT_AT = attrgetter("sent_at")
+
+
 class TopicQueue:
-    """The messages of a topic that wait, and those in flight, each in the order in which they are sent."""
+    """The messages of a topic that wait, in the order of their numbers, and those in flight, in the order in which they
+    were sent."""
 
     __slots__ = ("flying", "is_torn", "waiting")
 
@@ -210,7 +220,25 @@ class TopicQueue:
 
     def is_followed(self, item: Item) -> bool:
         """Whether newer ones than this one wait, or are in flight."""
-        return any(items and items[-1].number > item.number for items in (self.waiting, self.flying))
+        number, waiting = item.number, self.waiting
+        return bool(waiting and waiting[-1].number > number) or any(each.number > number for each in self.flying)
+
+    def add(self, item: Item) -> None:
+        """One more waits."""
+        waiting = self.waiting
+        if waiting and waiting[-1].number > item.number:
+            insort(waiting, item, key=NUMBER)
+        else:
+            waiting.append(item)
+
+    def take_back(self, items: list[Item]) -> None:
+        """Those that were in flight wait again. The list is put in order."""
+        items.sort(key=NUMBER)
+        waiting = self.waiting
+        is_behind = bool(waiting) and waiting[0].number < items[-1].number
+        waiting[:0] = items
+        if is_behind:  # they were sent before these were read back
+            waiting.sort(key=NUMBER)
 
 
 class Outbox:
@@ -235,8 +263,8 @@ class Outbox:
         self._keeper: Keeper | None = None
         self._arrived: dict[str, int] = {}
         """The number of the newest message that arrived, of topics of which only the latest counts."""
-        self._ahead: dict[str, Item] | None = None
-        """The newest retained reading of each topic that arrived since the disk could not be used; None before."""
+        self._ahead: dict[str, tuple[Item, Message]] | None = None
+        """The newest retained reading of each topic that arrived while the disk cannot be used; None while it can."""
         self._one_at_a_time: set[str] = set()
         self.paused: dict[str, float] = {}
         """Topics of which nothing is offered, and until when, monotonic seconds."""
@@ -375,9 +403,9 @@ class Outbox:
             self._offer(topic, queue)
         else:
             self._remove_queue(topic)
-        if self._ahead is not None:
+        if self._keeper is not None:
             for item, message in arrived:
-                self._note_ahead(self._ahead, item, message)
+                self._note_ahead(item, message)
         return arrived
 
     def settle(self, topic: str) -> list[tuple[Item, Message]]:
@@ -411,9 +439,12 @@ class Outbox:
         return queue is not None and bool(queue.waiting) and queue.waiting[0].message.once
 
     def drop_next(self, topic: str, why: str) -> list[Dropped]:
-        """As `drop`, the next message of a topic of which nothing is in flight."""
+        """As `drop`, the message of a topic of which nothing is in flight that was sent last: older ones may have been
+        read back meanwhile. If none was sent, the next one."""
         queue = self._queues[topic]
-        dropped = self.drop(queue.waiting.pop(0), why)
+        item = max(queue.waiting, key=SENT_AT)
+        queue.waiting.remove(item)
+        dropped = self.drop(item, why)
         self._offer(topic, queue)
         return dropped
 
@@ -451,30 +482,34 @@ class Outbox:
 
     def fall_in(self) -> None:
         """The keeper can use the disk again, and knows which topics have rows."""
-        for item in (self._ahead or {}).values():
-            self._fall_in(item)
+        ahead, self._ahead = self._ahead or {}, None
+        for item, message in ahead.values():
+            self._fall_in(item, message)
 
-    def _note_ahead(self, ahead: dict[str, Item], item: Item, message: Message) -> None:
+    def _note_ahead(self, item: Item, message: Message) -> None:
         """A message arrived, perhaps before older ones of its topic. One that was read back did not: rows come back in
         order."""
-        topic = message.topic
+        topic, ahead = message.topic, self._ahead
         if message.taken_at is None:
-            ahead.pop(topic, None)  # such as the removal of what the broker retains
-        elif message.retain and not message.replayed and (topic not in ahead or ahead[topic].number < item.number):
-            ahead[topic] = Item(item.number, message._replace(receipt=None), item.size)
-            self._fall_in(ahead[topic])
+            if ahead is not None:
+                ahead.pop(topic, None)  # such as the removal of what the broker retains
+        elif message.retain and not message.replayed:
+            if ahead is not None and (topic not in ahead or ahead[topic][0].number < item.number):
+                ahead[topic] = item, message
+            self._fall_in(item, message)
 
-    def _fall_in(self, ahead: Item) -> None:
-        """If older readings of a topic than the newest that arrived are on disk, let that one wait once more, behind
-        them. Else the process that follows a kill would find the older ones alone, and retain the last of them."""
-        keeper, topic = self._keeper, ahead.message.topic
-        if keeper is None or topic not in self or keeper.follow(topic, ahead.number):
+    def _fall_in(self, ahead: Item, message: Message) -> None:
+        """If older readings of a topic than one that arrived are left, and no newer ones, let that one wait once more,
+        behind them. Else the process that follows a kill would find the older ones alone, and retain the last of
+        them."""
+        keeper, topic = self._keeper, message.topic
+        queue = self._queues.get(topic)
+        if keeper is None or (queue is None and not keeper.readings(topic)):
             return
-        queue = self._queues.get(topic)  # what was read back stands behind newer ones there
-        if queue is not None and any(each.number > ahead.number for each in chain(queue.flying, queue.waiting)):
+        if keeper.follow(topic, ahead.number) or (queue is not None and queue.is_followed(ahead)):
             return
         self._number += 1
-        item = Item(self._number, ahead.message, ahead.size)
+        item = Item(self._number, message._replace(receipt=None), ahead.size)
         self.messages += 1
         self.bytes += item.size
         if keeper.holds(topic):
@@ -519,7 +554,7 @@ class Outbox:
         self._late += by
         self._arrived = {topic: number + by for topic, number in self._arrived.items()}
         waiting = chain.from_iterable(queue.waiting for queue in self._queues.values())
-        for item in chain(waiting, self._flying, (self._ahead or {}).values()):
+        for item in chain(waiting, self._flying, (item for item, _ in (self._ahead or {}).values())):
             item.number += by
 
     def bring_back(self, item: Item) -> None:
@@ -560,14 +595,14 @@ class Outbox:
         return dict(counts)
 
     def _return(self, topic: str, queue: TopicQueue, items: list[Item]) -> None:
-        """Put items that were in flight before those that wait. They are in order."""
+        """Items that were in flight wait again."""
         for item in items:
             del self._flying[item]
             item.move(RETURN)
             item.acknowledged = False
         if queue.waiting:
             self._list(queue.waiting[-1])
-        queue.waiting[:0] = items
+        queue.take_back(items)
         queue.is_torn = queue.is_torn and any(item.acknowledged for item in queue.flying)
         if items[-1].message.latest:
             self._keep_latest(topic, queue)
@@ -676,7 +711,7 @@ class Outbox:
         return Standing(len(queue.waiting) + flying + held, flying, before, since, until)
 
     def admit(self, item: Item) -> None:
-        """Let an item take its place behind the others of its topic, or that of an older one if only the latest
+        """Let an item take its place among the others of its topic, or that of an older one if only the latest
         counts."""
         message = item.message
         topic = message.topic
@@ -698,7 +733,7 @@ class Outbox:
                     self._order.append(item)
                 return
             self._list(queue.waiting[-1])
-        queue.waiting.append(item)
+        queue.add(item)
         self._order.append(item)
         if topic not in self.ready:
             self._offer(topic, queue)

@@ -9,7 +9,7 @@ back before all others.
 The number of a reading is the number of its row, and they count upwards over all lives of the app.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -272,7 +272,8 @@ class Backlog:
         self._tails: dict[str, Tail] = {}
         self._unstored = Unstored()
         self._stored: dict[int, Item] = {}
-        self._settled: dict[int, None] = {}
+        self._settled: dict[int, str] = {}
+        """Rows that are no longer needed, and the topic of each that is on disk for certain; else no text."""
         self._held = 0
         self._listed: Collection[str] | None = None
         self._page_size = PageSize()
@@ -390,9 +391,8 @@ class Backlog:
     def settled(self, row: int) -> None:
         """See `Keeper`."""
         item = self._stored.pop(row, None)
-        self._settled[row] = None
+        topic = self._settled[row] = "" if item is None else item.message.topic
         if item is not None and not self.outdated:
-            topic = item.message.topic
             self.outdated = not (self.readings(topic) or self._outbox.stores(topic))
         self._wake()
 
@@ -419,19 +419,21 @@ class Backlog:
             for topic in [topic for topic in self._tails if topic not in topics]:
                 self._release(topic)
 
-    def begin(self, rows: Mapping[str, TopicRows], next_row: int | None) -> list[Dropped]:
+    def begin(
+        self, rows: Mapping[str, TopicRows], next_row: int | None, evicted: Sequence[Evicted] = ()
+    ) -> list[Dropped]:
         """The disk has these rows of each topic. With `next_row`, all are of earlier lives of the app, and numbers go
-        on there; else rows may be among them that wait in memory as well. Returns the readings that were on disk
-        only, and are not there any more."""
+        on there; else rows may be among them that wait in memory as well, or arrived since they were counted. `evicted`
+        were deleted before. Returns the readings that were on disk only, and are not there any more."""
         lost = [] if next_row is None else self._begin_again(next_row)
+        lost += self._all_evicted(evicted)
         self._listed = None
-        mine: dict[str, int] = {}
-        for item in self._stored.values():
-            mine[item.message.topic] = mine.get(item.message.topic, 0) + 1
+        mine = Counter(item.message.topic for item in self._stored.values())
+        mine.update(self._settled.values())
         for topic, found in rows.items():
-            only, latest = found.rows - mine.get(topic, 0), found.latest
+            only, latest = found.rows - mine[topic], found.latest
             if only == found.rows == 1 and latest is not None and self._outbox.is_superseded(topic, latest):
-                self._settled[latest] = None
+                self._settled[latest] = topic
             elif only > 0:
                 tail = self._tails.setdefault(topic, Tail())
                 tail.rows, tail.newest = only, found.newest
@@ -483,7 +485,7 @@ class Backlog:
             tail = self._tails.get(topic)
             while tail is not None and tail.held and tail.held[0].row_state is WRITTEN:
                 self._put_away(tail, tail.held.popleft())
-        return [drop for each in evicted if (drop := self._evicted(each)) is not None]
+        return self._all_evicted(evicted)
 
     def failed(
         self,
@@ -497,7 +499,7 @@ class Backlog:
             if item.place is not GONE:
                 item.change_row(FAIL)
                 self._unstored.add(item)
-        self._settled = dict.fromkeys(deleted) | self._settled
+        self._settled = dict.fromkeys(deleted, "") | self._settled
         self._restore_rows()
         self.works = False
         self._release_all(with_rows=False)
@@ -507,7 +509,7 @@ class Backlog:
         for row, item in list(self._stored.items()):
             if item.place is GONE:  # it arrived meanwhile
                 del self._stored[row]
-                self._settled[row] = None
+                self._settled[row] = ""
             elif item.row_state is UNWRITTEN:
                 self._inherit(item, row)
 
@@ -572,8 +574,12 @@ class Backlog:
             item.move(RELEASE)
             self._outbox.admit(item)
 
+    def _all_evicted(self, evicted: Iterable[Evicted]) -> list[Dropped]:
+        return [drop for each in evicted if (drop := self._evicted(each)) is not None]
+
     def _evicted(self, evicted: Evicted) -> Dropped | None:
-        """Rows were deleted. What waits in memory as well is sent in spite of it, and is not written again."""
+        """Rows were deleted. What waits in memory as well is sent in spite of it, and is not written again. As long as
+        the disk cannot be used, nothing else is known of rows: all others are on disk only."""
         lost = 0
         tail = self._tails.get(evicted.topic)
         for row in evicted.ids:
@@ -583,6 +589,8 @@ class Backlog:
                     item.change_row(EVICT)
             elif row in self._settled:
                 continue  # it arrived meanwhile
+            elif not self.works:
+                lost += 1
             elif tail is not None and tail.rows and row > self.read:
                 tail.rows -= 1
                 self.rows -= 1

@@ -246,9 +246,8 @@ class Committer:
             file = self._spool_file()
             if not opened:
                 found = file.open(self._listed)
-                if job.delete and not self._first:
-                    file.write((), job.delete)
-                return _Done(job, found, file.by_topic(), taken_at=file.taken_at(0))
+                gone = file.write((), job.delete) if job.delete and not self._first else ()
+                return _Done(job, found, file.by_topic(), evicted=gone, taken_at=file.taken_at(0))
             if job.changes:
                 done = self._write(file, job)
             first = file.read_some(job.first) if job.first else []
@@ -297,7 +296,7 @@ class Committer:
             self._patience = None
         if done.room is not None:
             self.backlog.room = done.room
-        if done.written or done.evicted:
+        if done.written or (done.evicted and done.found is None):
             self._report(self.backlog.written(done.job.batch if done.written else (), done.evicted))
         if done.error is not None and not done.written:
             self.backlog.failed(done.job.batch, done.job.delete, done.job.buried)
@@ -324,7 +323,8 @@ class Committer:
 
     def _succeeded(self, done: "_Done") -> None:
         if done.found is not None:
-            self._report(self.backlog.begin(done.topics or {}, done.found.next_id if self._first else None))
+            next_row = done.found.next_id if self._first else None
+            self._report(self.backlog.begin(done.topics or {}, next_row, done.evicted))
             self._open, self._first = True, False
             self._ripe = self._link.outbox.number
             if done.found.rows or done.found.quarantined:
