@@ -28,6 +28,10 @@ from leadsman.tools.cli.real_world import first_touch, refuse_real_world
         (lambda: os.chmod("/var/lib/leadsman-was-here", 0o600), "calls os.chmod on /var/lib/leadsman-was-here"),
         (lambda: os.kill(os.getpid(), signal.SIGTERM), "sends a signal to the process"),
         (lambda: sqlite3.connect("/var/lib/leadsman.db"), "opens the database /var/lib/leadsman.db"),
+        (
+            lambda: sqlite3.connect("file:/var/lib/lead%20sman.db?mode=rw", uri=True),
+            "opens the database /var/lib/lead sman.db",
+        ),
         (lambda: open("/dev/tty"), "opens /dev/tty"),  # noqa: SIM115  # it is refused
     ],
 )
@@ -49,7 +53,8 @@ def test_the_first_touch_is_known_also_where_the_app_hides_it():
         assert first_touch().what == "looks up one.invalid"
 
 
-def test_what_is_harmless_passes(tmp_path):
+def test_what_is_harmless_passes(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
     with refuse_real_world():
         (tmp_path / "a").write_text("x")
         assert (tmp_path / "a").read_text() == "x"
@@ -62,6 +67,8 @@ def test_what_is_harmless_passes(tmp_path):
             (Path(directory) / "inner" / "a").write_text("x")
         os.kill(os.getpid(), 0)
         sqlite3.connect(":memory:").close()
+        sqlite3.connect("file:shared?mode=memory&cache=shared", uri=True).close()
+        sqlite3.connect(f"file:{tmp_path}/a.db?mode=rwc", uri=True).close()
         asyncio.new_event_loop().close()
 
         assert first_touch() is None

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from leadsman.core.loop.user_code import innermost
 from leadsman.core.text import clean
@@ -119,9 +120,18 @@ def _what(event: str, arguments: tuple[object, ...]) -> str | None:
         return f"sends a signal to the process {arguments[0]}" if arguments[1] else None
     if event in _CHANGES:
         return _change(event, arguments)
-    if event == "sqlite3.connect" and arguments[0] not in ("", b"", ":memory:", b":memory:"):
-        return _file(arguments[0], "opens the database", writes=True)
+    if event == "sqlite3.connect" and (path := _database(arguments[0])) not in ("", ":memory:"):
+        return _file(path, "opens the database", writes=True)
     return None
+
+
+def _database(address: object) -> object:
+    """The file of a database, which may be named by a URI; empty, or ``:memory:``, where it has none."""
+    named = os.fsdecode(address) if isinstance(address, bytes) else address
+    if not isinstance(named, str) or not named.startswith("file:"):
+        return named
+    parts = urlsplit(named)
+    return "" if "memory" in parse_qs(parts.query).get("mode", ()) else unquote(parts.path)
 
 
 def _change(event: str, arguments: tuple[object, ...]) -> str | None:
