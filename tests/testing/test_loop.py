@@ -159,3 +159,22 @@ def test_a_harness_tells_what_the_app_raised(monkeypatch):
             patched.setattr(Heartbeat, "document", fail)
             harness.run("1m")
         assert "the heartbeat" in [fault["where"] for fault in harness.faults()]
+
+
+def test_a_thread_that_is_given_little_of_the_cpu_does_not_hang():
+    def compute():
+        for _ in range(20):
+            until = time.thread_time() + 0.01
+            while time.thread_time() < until:
+                pass
+            time.sleep(0.05)  # as where other programs have the CPU
+
+    async def wait():
+        async with asyncio.timeout(1):
+            await asyncio.to_thread(compute)
+
+    loop = VirtualLoop(patience=0.6)
+    try:
+        loop.run_until_complete(wait())
+    finally:
+        loop.close()

@@ -5,7 +5,7 @@ library are virtual too. A day of outages takes milliseconds.
 
 Threads and child processes are real. While a call runs that was made through leadsman's workers or `asyncio.to_thread`,
 the time stands still, unless the call makes no progress for `patience` real seconds: then it is considered hung, and
-the time goes on. So it is while a child process runs that asyncio has started, for `patience` real seconds after its
+the time goes on. What computes makes progress until it has computed for so long, however busy the machine is. So it is while a child process runs that asyncio has started, for `patience` real seconds after its
 start, or after a signal from its handler, whatever it writes.
 """
 
@@ -20,6 +20,8 @@ from leadsman.core.loop import threads as workers
 START = 1_767_225_600.0
 """2026-01-01T00:00:00Z in epoch seconds: the default start of a virtual wall clock."""
 _STEP = 0.02
+_AT_WORK = 0.01
+"""Share of the CPU above which a thread computes; one that waits in a loop of short sleeps uses less."""
 
 
 P = ParamSpec("P")
@@ -108,17 +110,17 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._waiting_since: float | None = None
+        self._waiting: _Waiting | None = None
         self._hanging = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0:
-            self._waiting_since = None
+            self._waiting = None
             return super().select(0) if len(self.get_map()) > 1 else []  # only the pipe that wakes a loop which waits
         busy = workers.busy()  # before the look: a call that has ended by now has woken the loop
         ready = super().select(0)
         if ready:
-            self._waiting_since = None
+            self._waiting = None
             return ready
         if self._a_thread_works(busy) or self._loop._a_child_works():  # noqa: SLF001  # as below
             return super().select(_STEP)
@@ -132,13 +134,35 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._hanging = min(self._hanging, busy)
         if busy == self._hanging:
             return False
-        now = time.monotonic()
-        if self._waiting_since is None:
-            self._waiting_since = now
-        if now - self._waiting_since > self._loop._patience:  # noqa: SLF001  # as above
-            self._hanging, self._waiting_since = busy, None
+        waiting = self._waiting = self._waiting or _Waiting()
+        if waiting.in_vain(self._loop._patience):  # noqa: SLF001  # as above
+            self._hanging, self._waiting = busy, None
             return False
         return True
+
+
+class _Waiting:
+    """A wait for calls in threads, as long as one of them may still end."""
+
+    def __init__(self) -> None:
+        self._begun = self._looked_at = self._in_threads()
+        self._since = time.monotonic()
+
+    def in_vain(self, patience: float) -> bool:
+        """Whether the calls hang: they have waited for so many real seconds, or computed for about as many."""
+        now = time.monotonic()
+        if now - self._since <= patience:
+            return False
+        computed, self._looked_at = self._in_threads() - self._looked_at, self._in_threads()
+        if computed < _AT_WORK * (now - self._since) or self._looked_at - self._begun > 0.8 * patience:
+            return True
+        self._since = now
+        return False
+
+    @staticmethod
+    def _in_threads() -> float:
+        """CPU seconds of the other threads of the process."""
+        return time.process_time() - time.thread_time()
 
 
 def _is_under_way(child: asyncio.SubprocessTransport) -> bool:
