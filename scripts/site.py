@@ -31,6 +31,7 @@ PATTERNS = (
     "docs/**/*.webp",
     "docs/grafana/*",
     "docs/node-red/*",
+    "docs/reference/contract/*.txt",
     "benchmarks/*.md",
     "apps/*/README.md",
     "src/leadsman/tools/cli/templates/*",

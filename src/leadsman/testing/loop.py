@@ -3,9 +3,10 @@
 The time belongs to the loop, not to a clock that is passed around, so `asyncio.timeout` and `asyncio.sleep` inside any
 library are virtual too. A day of outages takes milliseconds.
 
-Threads and child processes are real. While a call runs that was made through leadsman's workers or `asyncio.to_thread`,
-the time stands still, unless the call makes no progress for `patience` real seconds: then it is considered hung, and
-the time goes on. What computes makes progress until it has computed for so long, however busy the machine is. So it is while a child process runs that asyncio has started, for `patience` real seconds after its
+Threads and child processes are real. While a call runs that was made through leadsman's workers or
+`asyncio.to_thread`, the time stands still, unless the call makes no progress for `patience` real seconds: then it is
+considered hung, and the time goes on. What computes makes progress until it has computed for so long, however busy
+the machine is. So it is while a child process runs that asyncio has started, for `patience` real seconds after its
 start, or after a signal from its handler, whatever it writes.
 """
 
