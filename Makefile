@@ -7,7 +7,7 @@ BROKERS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
-.PHONY: help demo demo-cluster deps test test-fast without coverage faults check docs dist lowest bench
+.PHONY: help demo demo-cluster deps test test-fast without coverage faults check docs dist addons lowest bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
@@ -73,6 +73,11 @@ dist: ## build the wheels and source distributions of leadsman and the apps in b
 	@scripts/environment "$(VENV)" "$(PYTHON)" dist
 	@$(BIN)/python scripts/dist.py
 	@ls build/dist
+
+addons: dist ## write a folder for each app that Home Assistant installs, in build/addons
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
+	@$(BIN)/python scripts/addons.py
+	@ls build/addons
 
 lowest: ## run the fast tests with the lowest versions of the libraries, in .venv-lowest (ARGS="tests/core" for a part)
 	@scripts/lowest .venv-lowest "$(PYTHON)" $(ARGS)

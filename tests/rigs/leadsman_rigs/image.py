@@ -28,6 +28,7 @@ mkdir context
 cp -r "$CONTEXT/." context
 cp -L /etc/resolv.conf /etc/hosts etc
 chmod o+x ".$HOME" # where the Python may be
+for each in $MOUNTED; do mkdir -p ".$each"; cp -r "$MOUNTS$each/." ".$each"; done
 env -i $ENVIRONMENT chroot . sh -euc "$STEPS"
 """
 START = """
@@ -89,14 +90,18 @@ class Image:
                 case _:
                     raise ValueError(f"an instruction that is not known here: {line}")
 
-    def start(self, context, place, log_path, **environment):
-        """Build it, and run it with these variables; a `Popen`. The end of the process ends all of it."""
+    def start(self, context, place, log_path, mounts=None, **environment):
+        """Build it, and run it with these variables; a `Popen`. The end of the process ends all of it. `mounts` is a
+        folder with what is mounted into it, each by its path."""
+        mounted = [f"/{each.name}" for each in mounts.iterdir()] if mounts else []
         given = {
             "PLACE": str(place),
             "CONTEXT": str(context),
             "ENVIRONMENT": " ".join(f"{name}={value}" for name, value in {**self.environment, **environment}.items()),
             "STEPS": "\n".join(self.steps),
-            "VOLUMES": " ".join(self.volumes),
+            "MOUNTS": str(mounts),
+            "MOUNTED": " ".join(mounted),
+            "VOLUMES": " ".join((*self.volumes, *mounted)),
             "USER_ID": self.user,
             "FOLDER": self.folder,
             "COMMAND": shlex.join(self.command),
