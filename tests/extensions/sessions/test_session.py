@@ -142,7 +142,11 @@ WHOLE = """\
     ("old", "new", "message"),
     [
         ('{"session": 1', "hello", "line 1: this is no session; leadsman record APP writes one"),
-        ('{"session": 1', '{"session": 2', "line 1: the session has version 2, and this leadsman reads 1; update"),
+        (
+            '{"session": 1',
+            '{"session": 2',
+            r"line 1: the session was written by a newer version of leadsman \(layout 2, this one knows 1\); update",
+        ),
         ('{"session": 1', '{"session": "one"', 'line 1: the session has version "one", .*; record it again'),
         ('"kitchen"', "7", "line 1: app and began are missing, or no text"),
         ("2026-11-27T20:40:00.000Z", "yesterday", 'line 1: began is "yesterday", which is no time'),

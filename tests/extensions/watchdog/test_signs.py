@@ -269,6 +269,7 @@ def test_health_is_one_json_object(harness, file):
     found = json.loads(file.read_text())
     assert TypeAdapter(HealthFile).validate_python(found, strict=True) == found
     assert found == {
+        "layout": 1,
         "at": pytest.approx(10.0, abs=0.1),
         "period": 10.0,
         "fresh": True,

@@ -158,7 +158,8 @@ def test_a_picture_is_read_as_it_was_written():
     [
         ("{", "x.json is no picture of an app"),
         ("[1]", "x.json is no picture of an app"),
-        (json.dumps(written(picture=2)), "x.json has the format 2, and this leadsman reads 1"),
+        (json.dumps(written(picture=2)), "x.json was written by a newer version of leadsman"),
+        (json.dumps(written(picture="1")), "x.json has the format '1', and this leadsman reads 1"),
         (json.dumps(written(found={})), "x.json is damaged"),
         (json.dumps(written(app=None)), "x.json is damaged"),
     ],

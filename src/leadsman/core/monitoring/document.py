@@ -298,6 +298,8 @@ class HealthFile(TypedDict):
     """The file that ``LEADSMAN_HEALTH_FILE`` names, for the probe of a container, ``leadsman health``. It is written
     every 10 s while the app runs, and removed when it ends."""
 
+    layout: int
+    """The number of its layout, 1."""
     at: Seconds
     """When it was written, by the monotonic clock of the system, which all its processes share."""
     period: Seconds

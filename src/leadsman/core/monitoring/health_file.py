@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from leadsman.core.monitoring.document import HealthFile
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
+LAYOUT = 1
+"""The number of the layout of the file."""
 PERIOD = 10.0
 """Seconds between two updates of the health file and of ``STATUS=``, at most."""
 OVERDUE = 3
@@ -27,6 +29,10 @@ def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
     """Whether the health file at `path` shows an app in good health, and a summary or the reason why not."""
     try:
         health: HealthFile = json.loads(_read(path))
+        if (number := health.get("layout", LAYOUT)) > LAYOUT:
+            from leadsman.core.text import written_by_newer
+
+            return False, f"{path} {written_by_newer(number, LAYOUT)}; probe the app with that version"
         if not isinstance(words := health["words"], str):
             raise TypeError("its words are no text")
         age, longest = now - health["at"], OVERDUE * float(health["period"])
@@ -35,7 +41,7 @@ def read_health(path: str | os.PathLike[str], now: float) -> tuple[bool, str]:
         return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
     except OSError as error:
         return False, f"{path} cannot be read: {error.strerror}; name the file that the app writes, and see who owns it"
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         return False, f"{path} is no health file; name the one that the app writes with {HEALTH_FILE}"
     if not -1.0 <= age <= longest:
         return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"

@@ -22,6 +22,9 @@ def join(core: Core) -> None:
     """
     directory = core.state_directory
     is_free = directory.lock()
+    if (newer := owner.read_newer(directory.path)) is not None:
+        directory.newer = newer
+        logger.warning("%s", newer, extra=log_fields("state of a newer version", file=str(directory.path)))
     before = owner.read(directory.path)
     if before is not None and directory.app is not None and (not is_free or owner.holds_something(directory.path)):
         _compare(core, directory.app, before)

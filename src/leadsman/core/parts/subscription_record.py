@@ -25,8 +25,9 @@ def join(core: Core) -> None:
     """Begin with the subscriptions of the last run, and write down those of this one."""
     with contextlib.suppress(NoHome):  # the part for readings reports it
         directory = core.plan.state_directory
-        client_id, occupy = core.plan.identity.client_id, core.state_directory.occupy
-        core.link.remember(SubscriptionFile(directory / FILE, client_id, occupy))
+        client_id, state = core.plan.identity.client_id, core.state_directory
+        if state.newer is None:
+            core.link.remember(SubscriptionFile(directory / FILE, client_id, state.occupy))
 
 
 class SubscriptionFile:

@@ -24,7 +24,7 @@ from leadsman.core.storage.database import Damage, Database, Layout, Work, is_da
 from leadsman.core.storage.salvage import Salvaged, Table, replace, settle
 from leadsman.core.text import log_fields
 
-_LAYOUT = Layout(
+LAYOUT = Layout(
     tables=(
         "CREATE TABLE handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL)",
         "CREATE TABLE trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, handler TEXT NOT NULL,"
@@ -128,7 +128,7 @@ class StateFile:
         self.path = path
         self._tables = tables
         self._now = now
-        self._file = Database(path, _LAYOUT)
+        self._file = Database(path, LAYOUT)
         self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
         self._waiting: set[str] = set()
         self._gone: set[str] = set()
@@ -189,7 +189,7 @@ class StateFile:
     def _select(self, query: str) -> list[tuple[Any, ...]]:
         if not os.path.lexists(self.path):
             return []
-        with reading(self.path, _LAYOUT) as database:
+        with reading(self.path, LAYOUT) as database:
             if database is None:
                 return []
             return list(_limited(database.execute(query)))
@@ -226,7 +226,7 @@ class StateFile:
 
     def _keep_aside(self, error: Exception) -> None:
         self.close()
-        replace(self.path, _LAYOUT, self._now(), error, _salvage)
+        replace(self.path, LAYOUT, self._now(), error, _salvage)
         self._kept_aside = True
         self._begin_again()
 

@@ -126,6 +126,8 @@ class Store(MutableMapping[str, Any]):
             self._directory.report(self._path, None)
 
     def _read(self) -> tuple[JsonObject, bytes]:
+        if self._directory.newer is not None:
+            raise OSError(self._directory.newer)
         return _read(self._path, keep_aside=not self._directory.foreign)
 
     def _read_late(self) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from leadsman.core.storage import files
-from leadsman.core.text import describe
+from leadsman.core.text import describe, written_by_newer
 
 APPLICATION = 0x6C64_736D
 """``PRAGMA application_id``, "ldsm": the database of another program is not taken for one of ours."""
@@ -141,10 +141,8 @@ def check(database: sqlite3.Connection, layout: Layout) -> int:
     """
     application, number = (_number(database, name) for name in ("application_id", "user_version"))
     if application == APPLICATION and number > layout.number:
-        raise NewerLayout(
-            f"it was written by a newer version of leadsman (layout {number}, this one knows {layout.number}); "
-            "install that version again, or move the file away"
-        )
+        about = written_by_newer(number, layout.number)
+        raise NewerLayout(f"it {about}; install that version again, or move the file away")
     found = schema(database, layout.largest)
     if not found:
         return 0

@@ -51,6 +51,9 @@ class StateDirectory:
         self._unusable = unusable
         self.foreign = False
         """Whether another process had it when it was asked for; then nothing is written here."""
+        self.newer: str | None = None
+        """Why the stores and what else has no layout of its own are neither read nor written: a newer version of
+        leadsman wrote them. None if none did."""
         self.report = report
         self._flock = FileLock(path, _open_directory)
         self._released = False
@@ -123,7 +126,7 @@ class StateDirectory:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._locked():
             return False
-        if self.app is not None and not self._is_written:
+        if self.app is not None and not self._is_written and self.newer is None:
             with contextlib.suppress(OSError):  # of the disk, on which those who ask now will find it, too
                 owner.write(self.path, self.app)
                 self._is_written = True

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.core.storage import files
-from leadsman.core.text import clean
+from leadsman.core.text import clean, written_by_newer
 
 FILE = "owner"
 """In the state directory. No store has this name: those end in ``.json``."""
+LAYOUT = 1
+"""The number of the layout of the directory: of this file, of the stores, and of the subscriptions. A database has a
+number of its own. Whoever changes one of these files raises it."""
 MAX_FILE_BYTES = 1024 * 1024
 """Bytes of the file that are read: the names of some thousand devices."""
 _OF_NO_LOSS = frozenset({FILE, "subscriptions.json"})
@@ -57,17 +60,32 @@ def this_process(app: str, program: str, devices: Iterable[str]) -> Owner:
     return Owner(app, program, frozenset(devices), os.getpid(), socket.gethostname())
 
 
+def read_newer(directory: Path) -> str | None:
+    """Why the files of a directory are left as they are: a newer version of leadsman wrote them. None if none did."""
+    number = _document(directory).get("layout")
+    if not isinstance(number, int) or number <= LAYOUT:
+        return None
+    about = written_by_newer(number, LAYOUT)
+    return f"{directory} {about}; install that version again, or give this one another STATE_DIRECTORY"
+
+
 def read(directory: Path) -> Owner | None:
     """The app that wrote a directory; None if that is not known."""
-    try:
-        found = json.loads(files.read(directory / FILE, MAX_FILE_BYTES))
-        app, program, devices = found["app"], found["program"], found["devices"]
-        pid, host = found["pid"], found["host"]
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        return None
-    if not all(isinstance(each, str) for each in (app, program, host)) or not isinstance(devices, list):
+    found = _document(directory)
+    app, program, host = found.get("app"), found.get("program"), found.get("host")
+    devices, pid = found.get("devices"), found.get("pid")
+    if not (isinstance(app, str) and isinstance(program, str) and isinstance(host, str) and isinstance(devices, list)):
         return None
     return Owner(app, program, frozenset(map(str, devices)), pid if isinstance(pid, int) else 0, host)
+
+
+def _document(directory: Path) -> dict[str, object]:
+    """What is in the file; nothing if there is none, or no JSON object in it."""
+    try:
+        found = json.loads(files.read(directory / FILE, MAX_FILE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def write(directory: Path, owner: Owner) -> None:
@@ -76,7 +94,7 @@ def write(directory: Path, owner: Owner) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    data = json.dumps({**owner._asdict(), "devices": sorted(owner.devices)}).encode()
+    data = json.dumps({"layout": LAYOUT, **owner._asdict(), "devices": sorted(owner.devices)}).encode()
     files.replace(directory / FILE, directory / f"{FILE}.tmp", data, sync=False)
 
 

@@ -193,6 +193,12 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
     return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
+def written_by_newer(number: object, known: int) -> str:
+    """What is said of a file whose layout has a larger number than the one that is known. Whoever says it has left the
+    file as it is; docs/adr/state.md lists them all."""
+    return f"was written by a newer version of leadsman (layout {number}, this one knows {known})"
+
+
 def log_fields(event: str, device: str | None = None, **more: object) -> dict[str, object]:
     """The fields of a log line for JSON logs: the ``extra`` argument of a logger call. Text passes through `clean`."""
     about = {"event": event, "device": device, **more}

@@ -23,7 +23,7 @@ from leadsman.adapters.caldav.backend import ReplyTooLarge
 from leadsman.core.loop.clock import rfc3339
 from leadsman.core.resilience.failure import RetryRequested
 from leadsman.core.storage.given_file import read_given
-from leadsman.core.text import clean, describe, is_nested_deeper
+from leadsman.core.text import clean, describe, is_nested_deeper, written_by_newer
 from leadsman.core.text.suggestion import suggestion
 from leadsman.errors import SessionError
 
@@ -256,9 +256,11 @@ class _SessionReader:
             raise self._wrong("this is no session; leadsman record APP writes one", "")
         version = head["session"]
         if version != VERSION or isinstance(version, bool):
-            newer = isinstance(version, int) and version > VERSION
-            advice = "update leadsman" if newer else "record it again"
-            raise self._wrong(f"the session has version {_show(version)}, and this leadsman reads {VERSION}", advice)
+            if isinstance(version, int) and version > VERSION:
+                raise self._wrong(
+                    f"the session {written_by_newer(_show(version), VERSION)}", "update leadsman, or record it again"
+                )
+            raise self._wrong(f"the session has version {_show(version)}, and this leadsman reads {VERSION}")
         app, began = head.get("app"), head.get("began")
         if not isinstance(app, str) or not isinstance(began, str):
             raise self._wrong("app and began are missing, or no text")

@@ -22,7 +22,7 @@ from leadsman.core.loop.output import CLOSING
 from leadsman.core.loop.threads import Worker
 from leadsman.core.loop.timers import Timers
 from leadsman.core.monitoring.health import OK, STARTING
-from leadsman.core.monitoring.health_file import HEALTH_FILE, PERIOD, health_file
+from leadsman.core.monitoring.health_file import HEALTH_FILE, LAYOUT, PERIOD, health_file
 from leadsman.core.monitoring.statuses import Statuses
 from leadsman.core.mqtt.link import Link
 from leadsman.core.storage import files
@@ -154,7 +154,7 @@ class Watchdog(Signs):
         if self._notifier is not None and summary != self._summary and self._notifier.send(f"STATUS={summary}"):
             self._summary = summary
         if self._file is not None:
-            self._file.write({"at": now, "period": self.period, "fresh": fresh, "words": summary})
+            self._file.write({"layout": LAYOUT, "at": now, "period": self.period, "fresh": fresh, "words": summary})
         return fresh
 
     def sign_of_life(self, now: float) -> tuple[bool, str]:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from typing_extensions import TypedDict
 
 from leadsman.core.document import Seconds
-from leadsman.core.text import count_noun
+from leadsman.core.text import count_noun, written_by_newer
 from leadsman.errors import LeadsmanError
 
 FORMAT = 1
+AGAIN = "leadsman diff house:app --write FILE writes it anew"
 MAX_VALUES = 20
 """Values of a place that are in a picture. The digest has the others."""
 MAX_CHARS = 200
@@ -127,14 +128,16 @@ def picture_in(text: str, place: str) -> Picture:
         raise LeadsmanError(
             f"{place} is no picture of an app; leadsman diff house:app --write FILE writes one"
         ) from None
-    if version != FORMAT:
+    if isinstance(version, int) and version > FORMAT:
         raise LeadsmanError(
-            f"{place} has the format {version!r}, and this leadsman reads {FORMAT}; let the newer one read it"
+            f"{place} {written_by_newer(version, FORMAT)}; update leadsman, or let that version compare"
         )
+    if version != FORMAT:
+        raise LeadsmanError(f"{place} has the format {version!r}, and this leadsman reads {FORMAT}; {AGAIN}")
     if not (
         isinstance(read.get("app"), str) and isinstance(read.get("length"), int | float) and _is_node(read.get("found"))
     ):
-        raise LeadsmanError(f"{place} is damaged: leadsman diff house:app --write FILE writes it anew")
+        raise LeadsmanError(f"{place} is damaged; {AGAIN}")
     picture: Picture = read
     return picture
 

@@ -7,6 +7,7 @@ import logging
 import time
 
 from leadsman.core.loop.clock import system_clock
+from leadsman.core.monitoring.health_file import LAYOUT
 from leadsman.core.mqtt.link import Access
 from leadsman.core.runtime.supervision import cancel
 from leadsman.core.text import clean, log_fields
@@ -62,7 +63,9 @@ class _StandbySigns(Signs):
         if self._notifier is not None:
             self._notifier.send("READY=1", f"STATUS={text}", "WATCHDOG=1")
         if self._file is not None:
-            self._file.write({"at": time.monotonic(), "period": self.period, "fresh": True, "words": text})
+            self._file.write(
+                {"layout": LAYOUT, "at": time.monotonic(), "period": self.period, "fresh": True, "words": text}
+            )
 
 
 async def serve_as_standby(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
