@@ -7,7 +7,7 @@ BROKERS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
-.PHONY: help demo demo-cluster deps test test-fast without coverage faults check docs dist addons lowest bench
+.PHONY: help demo demo-cluster deps test test-fast without coverage faults check docs dist sbom addons lowest bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
@@ -73,6 +73,13 @@ dist: ## build the wheels and source distributions of leadsman and the apps in b
 	@scripts/environment "$(VENV)" "$(PYTHON)" dist
 	@$(BIN)/python scripts/dist.py
 	@ls build/dist
+
+sbom: dist ## write the bill of materials of an environment with the wheel and all extras, build/sbom.cdx.json
+	@scripts/environment "$(VENV)" "$(PYTHON)" check
+	@"$(PYTHON)" -m venv --clear --without-pip build/sbom
+	@"$(PYTHON)" -m pip --python build/sbom install --quiet "$$(ls build/dist/leadsman-*.whl)[all]"
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --no-validate \
+		--output-file build/sbom.cdx.json build/sbom/bin/python
 
 addons: dist ## write a folder for each app that Home Assistant installs, in build/addons
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
