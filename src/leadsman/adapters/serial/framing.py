@@ -71,10 +71,11 @@ class AnswerFramer(Protocol):
 class Stream:
     """Collects the bytes of one port into messages."""
 
-    __slots__ = ("_buffer", "_framer", "_usual", "discarded")
+    __slots__ = ("_answering", "_buffer", "_framer", "_usual", "discarded")
 
     def __init__(self, framer: Framer) -> None:
         self._framer = self._usual = framer
+        self._answering = framer if isinstance(framer, AnswerFramer) else None
         self._buffer = bytearray()
         self.discarded = 0
         """Bytes since the start that were not part of any message."""
@@ -119,8 +120,8 @@ class Stream:
 
     def expect(self, request: bytes) -> None:
         """The next message answers `request`."""
-        if isinstance(self._usual, AnswerFramer):
-            self._framer = self._usual.answering(request)
+        if self._answering is not None:
+            self._framer = self._answering.answering(request)
 
 
 def whole_behind(framer: Framer, buffer: bytearray) -> Behind | None:

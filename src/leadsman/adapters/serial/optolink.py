@@ -159,9 +159,10 @@ class Optolink(PortAdapter):
         content = bytes((5 + len(data), 0)) + request + data
         await session.discard()  # the boiler repeats an answer of which it has not heard that it came
         session.send(_TELEGRAM + content + bytes((sum8(content),)))
-        heard, end = b"", asyncio.get_running_loop().time() + self._port.timeout_of(None)
+        now = asyncio.get_running_loop().time
+        heard, end = b"", now() + self._port.timeout_of(None)
         while (answer := _answer_to(request, heard)) is None:
-            left = end - asyncio.get_running_loop().time()
+            left = end - now()
             try:
                 heard += await session.receive(
                     1, max(min(left, _MAX_BYTE_GAP) if heard.strip(_ACK) else left, _AT_ONCE)

@@ -195,6 +195,8 @@ class SerialConnection(Line):
             DeviceTimeout: none arrived within `timeout` seconds.
             DeviceUnavailable: the connection ended.
         """
+        if self.unread:
+            return self.unread.popleft()
         noise = self.stream.discarded
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -853,10 +855,11 @@ class Session:
             DeviceUnavailable: the port was lost. A retry may help.
         """
         limit = self._port.timeout_of(timeout)
-        deadline = asyncio.get_running_loop().time() + limit
+        now = asyncio.get_running_loop().time
+        deadline = now() + limit
         found = []
         for _ in range(count):
-            remaining = deadline - asyncio.get_running_loop().time()
+            remaining = deadline - now()
             found.append(await self._connection.next_message(max(remaining, 0.0)))
         return b"".join(found)
 

@@ -111,6 +111,11 @@ def steady(one: PictureNode, other: PictureNode) -> PictureNode:
     )
 
 
+def common(one: Picture, other: Picture) -> Picture:
+    """What the pictures of two runs of the same have in common."""
+    return Picture(**(one | {"found": steady(one["found"], other["found"])}))
+
+
 def picture_in(text: str, place: str) -> Picture:
     """The picture in a text.
 

@@ -1,4 +1,4 @@
-"""The sides of a comparison: each runs twice at the same time, in processes of its environment, with other seeds."""
+"""The sides of a comparison: they run at the same time, each in processes of its environment."""
 
 import contextlib
 import json
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +15,10 @@ from leadsman.core.settings.sources import FILES
 from leadsman.core.text import clean
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.tools.cli.arguments import CONFIG
-from leadsman.tools.difference.picture import Picture, picture_in, steady
+from leadsman.tools.difference.picture import Picture, common, picture_in
 from leadsman.tools.difference.side import PROGRAM, Run
 
-SEEDS = (1, 2)
+SEEDS = FIRST, SECOND = 1, 2
 """Of the two runs of a side. Texts are hashed otherwise in each, too, so the order of a set is another one."""
 MODULE = "leadsman.tools.difference.side"
 PYTHONS = ("bin/python", ".venv/bin/python")
@@ -63,15 +64,19 @@ def side_of(name: str, places: Iterable[Path], run: Run) -> Side:
     return Side(name, python, directory, run)
 
 
-def pictures_of(sides: Sequence[Side]) -> list[Picture]:
+def pictures_of(sides: Sequence[Side], seeds: Sequence[int] = SEEDS) -> list[Picture]:
     """Run all sides at the same time, and see what each publishes.
+
+    Args:
+        sides: what runs.
+        seeds: of the runs of each; of several there is what they have in common.
 
     Raises:
         LeadsmanError: a side failed; the message has what it said.
     """
     with contextlib.ExitStack() as stack:
-        started = [(side, [_started(side, seed, stack) for seed in SEEDS]) for side in sides]
-        return [_picture(side, processes) for side, processes in started]
+        started = [(side, [_started(side, seed, stack) for seed in seeds]) for side in sides]
+        return [reduce(common, [_read(side, each) for each in processes]) for side, processes in started]
 
 
 def _started(side: Side, seed: int, stack: contextlib.ExitStack) -> subprocess.Popen[str]:
@@ -99,11 +104,6 @@ def _started(side: Side, seed: int, stack: contextlib.ExitStack) -> subprocess.P
     stack.enter_context(process)
     stack.callback(process.kill)
     return process
-
-
-def _picture(side: Side, processes: Sequence[subprocess.Popen[str]]) -> Picture:
-    one, other = (_read(side, each) for each in processes)
-    return Picture(**(one | {"found": steady(one["found"], other["found"])}))
 
 
 def _read(side: Side, process: subprocess.Popen[str]) -> Picture:

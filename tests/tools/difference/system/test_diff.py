@@ -94,6 +94,16 @@ def test_the_same_code_changes_nothing_and_chance_is_not_compared(run):
 
     assert (code, err) == (0, "")
     assert "Nothing changes" in out
+    assert "run to run" not in out
+
+
+def test_chance_beside_a_change_is_counted(run):
+    change("co2", "carbon")
+
+    code, out, _ = run("--before", "../yesterday")
+
+    assert code == 1
+    assert "chance" not in out
     assert "1 value differs from run to run" in out
 
 

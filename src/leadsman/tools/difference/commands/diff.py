@@ -20,9 +20,9 @@ from leadsman.tools.cli.arguments import (
 from leadsman.tools.cli.tables import json_text, print_text
 from leadsman.tools.cli.target import sources_of
 from leadsman.tools.difference.difference import Change, changes, unsteady
-from leadsman.tools.difference.picture import FORMAT, Picture, picture_in
+from leadsman.tools.difference.picture import FORMAT, Picture, common, picture_in
 from leadsman.tools.difference.side import Run
-from leadsman.tools.difference.sides import Side, pictures_of, side_of
+from leadsman.tools.difference.sides import FIRST, SECOND, Side, pictures_of, side_of
 from leadsman.tools.difference.told import group_of, lines_of, name_of
 
 MAX_SECONDS = 31 * 86_400.0
@@ -39,11 +39,11 @@ def run(options: argparse.Namespace) -> int | None:
         _write(options.write, pictures_of([after])[0])
         return None
     before = _before(options, asked)
-    if isinstance(before, Side):
-        was, will = pictures_of([before, after])
-    else:
-        same = Run(**(asked | {"length": before["length"]}))
-        was, will = before, *pictures_of([after._replace(run=same)])
+    if not isinstance(before, Side):
+        after = after._replace(run=Run(**(asked | {"length": before["length"]})))
+    was, will = _once(before, after, FIRST)
+    if any(changes(was["found"], will["found"])):  # or what differs is chance
+        was, will = map(common, (was, will), _once(before, after, SECOND))
     found = list(changes(was["found"], will["found"]))
     if options.json:
         print(json_text(_document(was, will, found), indent=2))
@@ -51,6 +51,15 @@ def run(options: argparse.Namespace) -> int | None:
         for line in lines_of(was, will, found):
             print_text(line)
     return FAILED if found else None
+
+
+def _once(before: Side | Picture, after: Side, seed: int) -> tuple[Picture, Picture]:
+    """What one run of each side publishes."""
+    if isinstance(before, Side):
+        was, will = pictures_of([before, after], [seed])
+        return was, will
+    [will] = pictures_of([after], [seed])
+    return before, will
 
 
 def _document(before: Picture, after: Picture, found: Sequence[Change]) -> dict[str, object]:
@@ -110,7 +119,8 @@ COMMAND = Subcommand(
     "Runs an app in virtual time as it is and as it will be, on its twins or on sessions that leadsman record wrote, "
     "and prints each setting, topic, payload field and entity of Home Assistant that appears, disappears or changes, "
     "with the values. Entities are those that discovery would make, even where it is off. It touches no device, no "
-    "network and no state. Each side runs twice: values that differ from run to run are not compared.",
+    "network and no state. If anything differs, each side runs once more: values that differ from run to run are not "
+    "compared.",
     (
         "leadsman diff house:app --before /opt/house",
         "leadsman diff house:app --before ../house-yesterday --session kitchen.session",
