@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from leadsman_rigs.published_schema import complaints
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PARSED = {path.name: yaml.safe_load(path.read_text()) for path in WORKFLOWS}
@@ -27,6 +29,10 @@ def commands(job):
 def used(job):
     """The actions of a job, each with what it is given."""
     return {step["uses"].partition("@")[0]: step.get("with", {}) for step in job["steps"] if "uses" in step}
+
+
+def test_each_workflow_has_the_form_that_its_reader_knows():
+    assert complaints("github-workflows", *WORKFLOWS) == ""
 
 
 def test_each_action_is_named_by_the_hash_of_a_commit_and_its_version():

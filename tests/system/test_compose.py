@@ -15,6 +15,7 @@ import yaml
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.processes import Process
+from leadsman_rigs.published_schema import complaints
 
 NOBODY = 65534
 SEARCH = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
@@ -89,6 +90,13 @@ def test_what_the_file_names_is_there(house, composed):
     assert set(re.findall(r"\$\$(\w+)", services["broker"]["command"][-1])) == set(
         environment(house, services["broker"])
     )
+
+
+def test_it_follows_the_specification_of_compose(house, tmp_path):
+    assert complaints("compose-spec", house / "compose.yaml") == ""
+
+    (tmp_path / "wrong.yaml").write_text((house / "compose.yaml").read_text().replace("read_only", "readonly"))
+    assert "'readonly' was unexpected" in complaints("compose-spec", tmp_path / "wrong.yaml")
 
 
 @pytest.mark.parametrize("engine", [("docker", "compose"), ("docker-compose",)], ids=" ".join)

@@ -1,6 +1,6 @@
 """A Dockerfile carried out without an engine. Its steps change a copy in memory of the files of this machine. What it
 starts runs there as in a container that is confined: as the user of the image, without capabilities, and able to write
-only to its volumes, `/tmp` and `/dev/shm`. The Python of the tests stands for the base image.
+only to its volumes, `/tmp` and `/dev/shm`. An environment of the Python of the tests stands for the base image.
 """
 
 import json
@@ -10,7 +10,6 @@ import shlex
 import string
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 
@@ -28,6 +27,7 @@ mkdir context
 cp -r "$CONTEXT/." context
 cp -L /etc/resolv.conf /etc/hosts etc
 chmod o+x ".$HOME" # where the Python may be
+chroot . "$PYTHON" -m venv /base
 for each in $MOUNTED; do mkdir -p ".$each"; cp -r "$MOUNTS$each/." ".$each"; done
 env -i $ENVIRONMENT chroot . sh -euc "$STEPS"
 """
@@ -55,7 +55,7 @@ class Image:
     """What a Dockerfile says. `arguments` are those of ``--build-arg``."""
 
     def __init__(self, path, **arguments):
-        self.environment = {"PATH": f"{Path(sys.base_prefix)}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        self.environment = {"PATH": "/base/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         self.steps, self.volumes, self.user, self.folder, self.command, self.health = [], [], "0", "/", [], []
         known = dict(self.environment)
         text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
@@ -96,6 +96,7 @@ class Image:
         mounted = [f"/{each.name}" for each in mounts.iterdir()] if mounts else []
         given = {
             "PLACE": str(place),
+            "PYTHON": f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}",
             "CONTEXT": str(context),
             "ENVIRONMENT": " ".join(f"{name}={value}" for name, value in {**self.environment, **environment}.items()),
             "STEPS": "\n".join(self.steps),
