@@ -237,6 +237,13 @@ def metrics() -> Facts:
     return found
 
 
+def files() -> Facts:
+    """The files that a later version reads, with the numbers of their layouts, as a tested table has them."""
+    page = (ROOT / "docs/adr/state.md").read_text("utf-8")
+    rows = re.findall(r"^\| `?([\w. ]+?)`? \| (\d+) \|", page, re.MULTILINE)
+    return {(name.replace(" ", "-"),): f"layout {number}" for name, number in rows}
+
+
 def http() -> Facts:
     """The paths of the HTTP endpoint, with their answers."""
     document = json.loads((ROOT / "src/leadsman/extensions/http/openapi.json").read_text("utf-8"))
@@ -321,7 +328,7 @@ def _line(text: str) -> str:
 
 def contract() -> dict[str, Facts]:
     """All facts, by the names of their files."""
-    kinds = (python, command_line, settings, documents, metrics, http)
+    kinds = (python, command_line, settings, documents, files, metrics, http)
     return {each.__name__.replace("_", "-"): each() for each in kinds} | apps()
 
 
