@@ -20,8 +20,9 @@ import griffe
 from reference import DOCUMENTS, commands
 
 from leadsman.core.introspection.schema import Schema, resolved, schema_of
-from leadsman.core.introspection.topic_schemas import MAX_DEPTH
+from leadsman.core.introspection.topic_schemas import MAX_DEPTH, schemas
 from leadsman.core.settings.sections import BROKER, SECTIONS, keys_of, section_of
+from leadsman.core.settings.sources import Where
 from leadsman.tools.cli.arguments import EXIT_CODES
 from leadsman.tools.difference.picture import FORMAT, Picture, PictureNode
 from leadsman.tools.difference.side import Run
@@ -222,7 +223,8 @@ def _type(whole: Schema, node: Schema) -> str:
         return _type(whole, whole["$defs"][node["$ref"].rpartition("/")[2]])
     if "enum" in node or "const" in node:
         return " | ".join(json.dumps(each) for each in node.get("enum", [node.get("const")]))
-    return str(node.get("format") or node.get("type") or "any")
+    limits = [f"{word} {node[word]}" for word in ("minimum", "maximum", "maxLength", "pattern") if word in node]
+    return " ".join((str(node.get("format") or node.get("type") or "any"), *limits))
 
 
 def metrics() -> Facts:
@@ -261,7 +263,7 @@ def apps() -> dict[str, Facts]:
     with tempfile.TemporaryDirectory() as folder:
         sides = [Side(name, Path(sys.executable), Path(folder), _run(name)) for name in APPS]
         pictures = zip(APPS, pictures_of(sides), strict=True)
-        return {name: _settings(name) | _published(name, each) for name, each in pictures}
+        return {name: _settings(name) | _taken(name) | _published(name, each) for name, each in pictures}
 
 
 def _run(name: str) -> Run:
@@ -283,6 +285,20 @@ def _settings(name: str) -> Facts:
     return {
         ("setting", ".".join(path)): fact for path, fact in _fields(schema_of(model, "validation"), REQUIRED).items()
     }
+
+
+def _taken(name: str) -> Facts:
+    """The topics that it subscribes to, and the payloads that it takes."""
+    app = import_module(f"{name}.app").app
+    found: Facts = {}
+    with app.unloaded():
+        app.load(Where.nowhere(_run(name)["settings"]))
+        topics = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands)["topics"]
+    for topic, schema in topics.items():
+        if schema.get("direction") == "in" and not topic.endswith("/introspect"):
+            found["takes", topic] = _type(schema, schema)
+            found |= {("takes", topic, ".".join(path)): fact for path, fact in _fields(schema, REQUIRED).items()}
+    return found
 
 
 def _published(name: str, picture: Picture) -> Facts:
