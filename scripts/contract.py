@@ -296,8 +296,9 @@ def _taken(name: str) -> Facts:
         topics = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands)["topics"]
     for topic, schema in topics.items():
         if schema.get("direction") == "in" and not topic.endswith("/introspect"):
-            found["takes", topic] = _type(schema, schema)
-            found |= {("takes", topic, ".".join(path)): fact for path, fact in _fields(schema, REQUIRED).items()}
+            place = _place(topic)
+            found |= {place[:2]: "device", place: f"takes {_type(schema, schema)}"}
+            found |= {(*place, ".".join(path)): fact for path, fact in _fields(schema, REQUIRED).items()}
     return found
 
 
@@ -305,16 +306,25 @@ def _published(name: str, picture: Picture) -> Facts:
     found: Facts = {}
     places = picture["found"]["fields"]
     for topic, node in places["topics"]["fields"].items():
+        described, place = topic.endswith("/config"), _place(topic)
         retained = " ".join(str(value) for value in node["fields"]["retained"]["values"])
-        found["topic", topic] = f"retained {retained}"
+        found |= {place[:2]: "device", place: f"{topic if described else 'published'}, retained {retained}"}
         if not _is_described(name, topic):
-            for path, fact in _values(node["fields"]["payload"], described=topic.endswith("/config")):
-                found["topic", topic, ".".join(path) or "(payload)"] = fact
+            for path, fact in _values(node["fields"]["payload"], described=described):
+                found[*place, ".".join(path) or "(payload)"] = fact
     for entity, node in places["entities"]["fields"].items():
         found["entity", *entity.split(PARTS)] = "entity"
         for path, fact in _values(node, described=True):
             found["entity", *entity.split(PARTS), ".".join(path)] = fact
     return found
+
+
+def _place(topic: str) -> Name:
+    """Where the facts about a topic stand: below its device, or its device in Home Assistant."""
+    levels = topic.split("/")
+    if levels[-1] == "config":
+        return "entity", "/".join(levels[-3:-1])
+    return ("topic", "/".join(levels[:2]), *(["/".join(levels[2:])] if levels[2:] else []))
 
 
 def _is_described(app: str, topic: str) -> bool:

@@ -43,8 +43,8 @@ def test_each_change_since_the_release_is_named_in_the_changes():
 
 
 FACTS = [
-    ("airthings2mqtt", ("topic", "airthings2mqtt/cellar/state")),
-    ("airthings2mqtt", ("topic", "airthings2mqtt/cellar/state", "radon_long_term_avg")),
+    ("airthings2mqtt", ("topic", "airthings2mqtt/cellar", "state")),
+    ("airthings2mqtt", ("topic", "airthings2mqtt/cellar", "state", "radon_long_term_avg")),
     ("airthings2mqtt", ("setting", "waves.*.address")),
     ("airthings2mqtt", ("entity", "airthings2mqtt/cellar", "radon_long_term_avg", "unit_of_meas")),
     ("command-line", ("exit", "78")),
