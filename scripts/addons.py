@@ -7,20 +7,24 @@ needs comes from the app: its `pyproject.toml`, its settings, and the extras of 
 
 import ast
 import importlib
+import inspect
 import re
 import shutil
 import sys
 import tomllib
+from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 ROOT = Path(__file__).parent.parent
 APPS = sorted(each.parent for each in ROOT.glob("apps/*/pyproject.toml"))
 WHEELS = ROOT / "build" / "dist"
 RECIPE = ROOT / "src" / "leadsman" / "tools" / "cli" / "templates" / "Dockerfile"
+PYDANTIC = Path(inspect.getfile(BaseModel))
 START = Path(__file__).with_name("addon_start.py")
 
 HARDWARE: Mapping[str, dict[str, Any]] = {
@@ -142,7 +146,8 @@ def configuration(app: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """`config.yaml` and `translations/en.yaml` of an app."""
     project = tomllib.loads((app / "pyproject.toml").read_text("utf-8"))["project"]
     (extras,) = (re.findall(r"[\w-]+", each.partition("]")[0])[1:] for each in project["dependencies"])
-    model = importlib.import_module(f"{app.name}.settings").Settings.model_json_schema()
+    module = importlib.import_module(f"{app.name}.settings")
+    model = module.Settings.model_json_schema()
     schema = {**elements(model, model), "mqtt": BROKER}
     config = {
         "name": project["name"],
@@ -159,8 +164,9 @@ def configuration(app: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "options": {key: type(each)() for key, each in schema.items() if not isinstance(each, str)},
         "schema": schema,
     }
-    documented = docstrings(app / "src" / app.name / "settings.py")
-    fields = {key: {"name": key.capitalize()} for key in BROKER}
+    models = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, BaseModel)]
+    documented = ChainMap(*map(docstrings, {Path(inspect.getfile(each)) for each in models} - {PYDANTIC}))
+    fields = {key: {"name": key.capitalize(), "description": "For another broker."} for key in BROKER}
     own = {"mqtt": {"name": "Broker", "description": "Empty: that of Home Assistant.", "fields": fields}}
     return config, {"configuration": texts(model, model, documented) | own}
 

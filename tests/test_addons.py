@@ -203,13 +203,14 @@ def test_each_choice_is_accepted_by_the_app(addons, app, tmp_path):
 
 
 @pytest.mark.parametrize("app", APPS)
-def test_each_option_has_a_name_on_the_page_and_its_default(addons, app):
+def test_each_option_is_explained_on_its_page(addons, app):
     english = yaml.safe_load((addons / app / "translations" / "en.yaml").read_text())["configuration"]
 
     def compare(section, named):
         assert section.keys() == named.keys()
         for key, each in section.items():
             assert named[key].keys() <= {"name", "description", "fields"}
+            assert key == "name" or not named[key]["description"].startswith("Default: "), key
             if not isinstance(each, str):
                 compare(each[0] if isinstance(each, list) else each, named[key]["fields"])
 

@@ -12,15 +12,20 @@ class Wave(BaseModel):
     """A section [waves.NAME] of leadsman.toml."""
 
     address: Address
+    """The Bluetooth address, on the back of the Wave."""
     interval: str = "25m"
+    """How often it is read, such as 10m."""
 
 
 class Settings(BaseModel):
     adapter: str | None = None
+    """Which Bluetooth adapter, such as hci1; the first one if it is not set."""
     waves: dict[str, Wave] = {}
+    """The Waves to read."""
     find: bool = False
     """Whether Waves that are in range, and have no section, are read too, every 25 minutes."""
     find_most: Annotated[int, Field(ge=1, le=1000)] = 20
+    """How many of these there may be."""
     settle_days: Annotated[int, Field(ge=0, le=366)] = 30
     """How long a long-term average is provisional after a reset of the sensor."""
     hide_addresses: bool = False

@@ -12,20 +12,26 @@ class KnownSensor(BaseModel):
     """A section [sensors.NAME] of leadsman.toml."""
 
     address: Address
+    """The Bluetooth address of the sensor."""
     key: BindKey | None = None
+    """The bind key, if the sensor encrypts its values."""
 
 
 class Settings(BaseModel):
     adapter: str | None = None
+    """Which Bluetooth adapter, such as hci1; the first one if it is not set."""
     passive: bool = False
+    """Whether sensors are only listened to, and not asked."""
     local: bool = True
     """Whether this machine has a Bluetooth adapter."""
     proxies: dict[str, Proxy] = {}
+    """Boards with ESPHome, as radios in other rooms."""
     discover: bool = True
     """Whether sensors that have no section are published, too, under their addresses."""
     most: Annotated[int, Field(ge=1, le=1000)] = 100
     """How many of these there may be."""
     sensors: dict[str, KnownSensor] = {}
+    """The sensors that have a name, or a key."""
 
     @model_validator(mode="after")
     def has_a_radio_and_one_name_for_each_sensor(self) -> Self:

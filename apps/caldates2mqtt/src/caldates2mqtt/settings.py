@@ -17,20 +17,30 @@ class Calendar(BaseModel):
     server: str = ""
     """Which of several servers has it."""
     entries: Entries = 5
+    """How many events."""
     days: Days = 14
+    """How far ahead."""
     schedule: str = "0 */2 * * *"
+    """When it is read, as cron writes it."""
 
 
 class Server(BaseModel):
     """A section [servers.NAME] of leadsman.toml: one account."""
 
     url: str
+    """Where its CalDAV begins."""
     username: str | None = None
+    """Of the account."""
     password: SecretStr | None = None
+    """Of the account."""
     password_file: Path | None = None
+    """A file with the password."""
     token: SecretStr | None = None
+    """A token, in place of a password."""
     zone: str | None = None
+    """Where days begin, such as Europe/Berlin; the zone of this machine if it is not set."""
     search: Literal["auto", "all"] = "auto"
+    """Write all if the server leaves out events."""
     timeout: Annotated[float, Field(gt=0, le=30)] = 20.0
     """Seconds for one reply."""
 
@@ -43,7 +53,9 @@ class Server(BaseModel):
 
 class Settings(BaseModel):
     servers: dict[str, Server]
+    """The accounts."""
     calendars: dict[str, Calendar] = {}
+    """What is published."""
 
     @model_validator(mode="after")
     def has_a_server_for_each_calendar(self) -> Self:

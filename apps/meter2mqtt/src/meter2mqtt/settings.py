@@ -31,23 +31,28 @@ class Meter(BaseModel):
     """One device."""
 
     table: Annotated[str, AfterValidator(known)]
+    """What kind of meter it is: the name of its table of registers."""
     unit: int = 1
     """1 to 247; 0 to 255 over Modbus TCP."""
     interval: str = "10s"
+    """How often it is read, such as 1m."""
 
 
 class Settings(BaseModel):
     port: str
     """Preferably one of /dev/serial/by-id; socket://host:port for a gateway; tcp://host for Modbus TCP."""
     baudrate: int = 9600
+    """Of a serial port."""
     parity: str = "N"
     """N, E or O."""
     timeout: str = "1s"
     """For one answer."""
     pause_between_requests: str = "0s"
-    pause_after_connect: str = "0s"
     """What slow devices need; see `Modbus`."""
+    pause_after_connect: str = "0s"
+    """What devices need that start with the connection."""
     meters: dict[str, Meter]
+    """The devices on the line."""
 
     @model_validator(mode="after")
     def check_units(self) -> Self:

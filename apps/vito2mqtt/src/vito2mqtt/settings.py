@@ -20,11 +20,15 @@ class Settings(BaseModel):
     port: str
     """Preferably one of /dev/serial/by-id; or socket://host:port."""
     protocol: Literal["P300", "KW"] = "P300"
+    """KW for controls before about 2004."""
     parity: Literal["E", "N"] = "E"
     """E as Optolink wants it; N behind gateways that set it themselves."""
     baudrate: Annotated[int, Field(gt=0)] = 4800
+    """Of the port."""
     interval: str = "5m"
+    """How often a group of signals is read, such as 1m."""
     legionella: Treatment = Treatment()
+    """How the hot water is heated against legionella."""
 
 
 DEMO = {"port": "twin", "interval": "5s"}

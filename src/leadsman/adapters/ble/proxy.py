@@ -56,6 +56,7 @@ class Proxy(BaseModel):
     key: Annotated[SecretStr, AfterValidator(check_key)] | None = None
     """The key of `api:` `encryption:` in the YAML of the board; None if it has none."""
     port: Annotated[int, Field(ge=1, le=65535)] = PORT
+    """That of ESPHome's API."""
 
     @property
     def name(self) -> str:
