@@ -304,6 +304,7 @@ def started(options, monkeypatch, tmp_path):
     return command, variables
 
 
+@pytest.mark.system
 def test_an_addon_takes_the_broker_of_home_assistant_as_soon_as_there_is_one(supervisor, monkeypatch, tmp_path):
     answers, requests = supervisor
     answers += [NONE, NONE, (200, {"result": "ok", "data": SERVICE})]
@@ -318,12 +319,14 @@ def test_an_addon_takes_the_broker_of_home_assistant_as_soon_as_there_is_one(sup
     assert "SUPERVISOR_TOKEN" not in variables
 
 
+@pytest.mark.system
 def test_a_broker_with_tls_is_reached_with_tls_and_one_without_users_without_a_password(supervisor):
     supervisor[0].append((200, {"result": "ok", "data": {"host": "a.lan", "port": 8883, "ssl": True}}))
 
     assert START.broker("t0ken") == {"MQTT__URL": "mqtts://a.lan:8883"}
 
 
+@pytest.mark.system
 def test_an_addon_with_a_broker_of_its_own_asks_nobody(supervisor, monkeypatch, tmp_path):
     own = {"url": "mqtt://192.0.2.7", "username": "ann", "password": "pa55word"}
 
@@ -333,6 +336,7 @@ def test_an_addon_with_a_broker_of_its_own_asks_nobody(supervisor, monkeypatch, 
     assert supervisor[1] == []
 
 
+@pytest.mark.system
 def test_an_addon_that_finds_no_broker_ends_and_says_what_to_do(supervisor, capsys):
     supervisor[0].append(NONE)
 
