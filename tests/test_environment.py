@@ -182,6 +182,15 @@ def test_an_error_of_pip_is_shown_whether_pip_fails_by_it_or_not(prepare, fails)
     assert prepare.exit_code == int(fails)
 
 
+def test_where_there_is_no_python_its_package_is_named(prepare):
+    (prepare.path / "python3").unlink()
+
+    prepare("test")
+
+    assert prepare.exit_code == 1
+    assert "python3' is not installed; on Debian type: sudo apt-get install python3-venv\n" in prepare.said
+
+
 def test_a_python_that_is_too_old_is_named_with_what_to_type(prepare):
     prepare.stub("too-old", "1")
 

@@ -85,7 +85,7 @@ def test_no_command_contains_a_text_that_others_choose(name):
     """The name of a branch or a tag may contain shell; a variable of the environment is safe."""
     assert set(re.findall(r"\$\{\{ *([\w.]+)", commands(JOBS[name]))) <= {
         "matrix.python",
-        "matrix.architecture",
+        "matrix.debian",
         "matrix.without",
     }
 
