@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from leadsman.core.wiring.process import _no_search_until_built, only_memory
+from leadsman.core.wiring.process import no_search_until_built, only_memory
 
 
 class Plain:
@@ -107,7 +107,7 @@ def test_nobody_searches_for_garbage_while_an_app_is_made_nor_in_what_was_made_w
     if not enabled:
         gc.disable()
     try:
-        with _no_search_until_built() as built:
+        with no_search_until_built() as built:
             assert not gc.isenabled()
             built()
             assert gc.isenabled() is enabled
@@ -118,7 +118,7 @@ def test_nobody_searches_for_garbage_while_an_app_is_made_nor_in_what_was_made_w
 
 
 def test_the_search_goes_on_after_an_app_that_could_not_be_made():
-    with pytest.raises(OSError, match="full"), _no_search_until_built():
+    with pytest.raises(OSError, match="full"), no_search_until_built():
         raise OSError("full")
 
     assert gc.isenabled()

@@ -143,7 +143,7 @@ def run(
     try:
         check_descriptors()
         log_to_stderr(*log)
-        with _no_search_until_built() as built:
+        with no_search_until_built() as built:
             load()
             alive = _serve(name, serve, stop, deadline, built)
     except ConfigurationError as error:
@@ -209,7 +209,7 @@ def ended_after(seconds: float | None, first: Callable[[], object] = lambda: Non
 
 
 @contextlib.contextmanager
-def _no_search_until_built() -> Iterator[Callable[[], None]]:
+def no_search_until_built() -> Iterator[Callable[[], None]]:
     """Let nobody search for garbage until the function that it gives is called, and after that not in what exists by
     then: what is imported and built until then stays. See docs/adr/performance.md."""
     enabled = gc.isenabled()
