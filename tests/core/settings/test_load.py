@@ -160,6 +160,46 @@ def test_mappings_and_lists_are_filled_from_variables(here):
     assert loaded.settings.tags == ["a", "b"]
 
 
+class Line(BaseModel):
+    bits: Literal[7, 8] = 8
+    stop: Annotated[Literal[1, 2] | None, "a bit"] = None
+    flow: Literal[False, "hard", "8"] = False
+
+
+class Lines(BaseModel):
+    line: Line = Line()
+    lines: dict[str, Line] = {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [("bits", "7", 7), ("stop", "2", 2), ("flow", "hard", "hard"), ("flow", "False", False), ("flow", "8", "8")],
+)
+@pytest.mark.parametrize("way", ["environment", "dotenv", "secret", "flag", "file"])
+def test_a_choice_that_is_a_number_may_come_as_text(here, way, name, text, value):
+    def loaded():
+        match way:
+            case "environment":
+                return here.load(Lines, **{f"HOUSE_LINE__{name.upper()}": text})
+            case "dotenv":
+                return here.file(f"HOUSE_LINE__{name.upper()}={text}", ".env").load(Lines)
+            case "secret":
+                return here.secret(f"house_line__{name}", f"{text}\n").load(Lines)
+            case "flag":
+                return here.load(Lines, flags={f"line.{name}": text})
+        return here.file(f"[line]\n{name} = {str(value).lower() if type(value) is not str else repr(value)}").load(
+            Lines
+        )
+
+    assert getattr(loaded().settings.line, name) == value
+
+
+def test_a_choice_in_one_of_several_sections_may_come_as_text_and_a_wrong_one_is_named(here):
+    assert here.load(Lines, HOUSE_LINES__A__BITS="7").settings.lines["a"].bits == 7
+    with pytest.raises(SettingsError, match=r"lines\.a\.bits: .* 7 or 8"):
+        here.load(Lines, HOUSE_LINES__A__BITS="9")
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -10,6 +10,7 @@ from leadsman.core.settings.entry import RANKS, RETRY, Entries, Origins, Setting
 from leadsman.core.settings.model import (
     SettingPath,
     at,
+    choice_of,
     declared_secret,
     dotted_names,
     has_field,
@@ -205,6 +206,8 @@ def _merge_all(
         entry = each._replace(path=_with_case(each.path, tree, model)) if one_case else each
         try:
             value = _value(entry)
+            if one_case and isinstance(value, str):
+                value = choice_of(model, entry.path, value)
             _put(tree, entry, value)
         except SettingsError as error:
             faults.append(str(error))

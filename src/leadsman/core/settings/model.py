@@ -3,7 +3,8 @@
 Annotations are objects of many kinds, so they have the type ``object`` here. Only a model has a type of its own.
 """
 
-from typing import TYPE_CHECKING, Annotated, TypeGuard, Union, get_args, get_origin
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal, TypeGuard, Union, get_args, get_origin
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -55,6 +56,26 @@ def declared_secret(model: object, path: SettingPath) -> bool:
             return True
         model = inside(model, part)
     return False
+
+
+def choice_of(model: object, path: SettingPath, text: str) -> object:
+    """The number or the boolean among the choices of a ``Literal`` at a path that a text stands for; else the text. The
+    model itself reads a text as a number, but not as one of some numbers."""
+    owner = at(model, path[:-1])
+    field = _field(owner, path[-1])
+    choices = () if field is None else (*_choices(field.annotation),)
+    if text in choices:
+        return text
+    return next((each for each in choices if isinstance(each, int) and str(each).lower() == text.lower()), text)
+
+
+def _choices(annotation: object, levels: int = 6) -> Iterator[object]:
+    """What ``Literal[…]`` lists, also within ``Annotated[…]`` and ``… | None``."""
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    elif levels and get_origin(annotation) not in (dict, list):
+        for each in get_args(annotation):
+            yield from _choices(each, levels - 1)
 
 
 def is_secret_field(structure: object, name: str) -> bool:
