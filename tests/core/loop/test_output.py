@@ -182,6 +182,7 @@ def test_a_finalizer_that_logs_while_the_thread_starts_does_not_start_another_on
     assert sorted(written) == ["first", "of the finalizer"]
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_ends_with_its_last_line_written(monkeypatch):
     monkeypatch.setattr(module, "CLOSING", 60)
     reads, writes = os.pipe()
