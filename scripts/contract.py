@@ -172,7 +172,8 @@ def command_line() -> Facts:
                 option = max(each.option_strings, key=len, default=each.dest)
                 taken = "no value" if each.nargs == 0 else str(each.metavar or each.dest)
                 choices = "" if each.choices is None else f", of {' '.join(map(str, each.choices))}"
-                needed = ", required" if each.required else ""
+                optional = each.nargs == "*"  # before Python 3.15 argparse calls it required
+                needed = ", required" if each.required and not optional else ""
                 found["leadsman", name, option] = f"{taken}{choices}{needed}"
     return found
 
