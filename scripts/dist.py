@@ -33,9 +33,9 @@ def build(project: Path, folder: Path, epoch: dict[str, str]) -> None:
 
 
 def time_of_commit() -> dict[str, str]:
-    """The variable with the time of the last commit; nothing if it is set, or if there is no repository, where the
-    build takes a time that is always the same."""
-    if "SOURCE_DATE_EPOCH" in os.environ:
+    """The variable with the time of the last commit; nothing if it is set, or if there is no repository or no git,
+    where the build takes a time that is always the same."""
+    if "SOURCE_DATE_EPOCH" in os.environ or shutil.which("git") is None:
         return {}
     command = ["git", "log", "-1", "--format=%ct"]
     asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

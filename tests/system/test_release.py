@@ -1,6 +1,7 @@
 """What a release consists of: see docs/how-to/release.md."""
 
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -31,3 +32,13 @@ def test_a_build_has_the_same_bytes_each_time(tmp_path):
     assert sorted(digests(tmp_path / "one")) == sorted(
         f"{name}-0.1.0{end}" for name in ("leadsman", *APPS) for end in ("-py3-none-any.whl", ".tar.gz")
     )
+
+
+def test_without_git_a_build_takes_a_time_that_is_always_the_same(monkeypatch):
+    spec = importlib.util.spec_from_file_location("dist", ROOT / "scripts" / "dist.py")
+    dist = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(dist)
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    monkeypatch.setenv("PATH", "")
+
+    assert dist.time_of_commit() == {}
