@@ -22,7 +22,7 @@ demo-cluster: ## watch three nodes share sixty meters, and take over from one th
 
 deps: ## install the Debian packages that the tests need, as root or with passwordless sudo
 	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus chromium \
-		nats-server /usr/bin/xandikos=xandikos promtool=prometheus influxd=influxdb
+		nats-server docker-compose /usr/bin/xandikos=xandikos promtool=prometheus influxd=influxdb
 
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test docs
