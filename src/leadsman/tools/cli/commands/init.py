@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.minimal:
         steps.append('pip install -e ".[test]" && python -m pytest')
     if options.compose:
-        steps.append("pip wheel --no-deps --wheel-dir wheels /path/to/leadsman .")
+        steps.append("pip wheel --no-deps --wheel-dir wheels leadsman .")
         steps.append("docker compose up --detach --build")
     print("\nNext:")
     for step in steps:
