@@ -144,3 +144,24 @@ def test_what_will_break_says_once_what_to_write_and_until_when(path):
 @pytest.mark.parametrize("call", ["@deprecated({!r}, category={})\ndef f(): ...", "warnings.warn({!r}, {})"])
 def test_a_warning_without_a_replacement_or_a_date_is_found(call, text, category, wrong):
     assert len([*wrong_warnings(call.format(text, category))]) == wrong
+
+
+def wrong_numbers(text):
+    """The releases in the changes that break something, though their numbers say that they do not."""
+    for number, lines in re.findall(r"^## (\d+\.\d+\.\d+)[^\n]*$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL):
+        major, minor, patch = map(int, number.split("."))
+        if "### What breaks" in lines and (patch or (major and minor)):
+            yield number
+
+
+def test_what_breaks_has_a_number_that_says_so():
+    assert [*wrong_numbers(Path("CHANGELOG.md").read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("number", "wrong"), [("0.1.1", 1), ("0.2.0", 0), ("1.0.0", 0), ("1.1.0", 1), ("2.0.1", 1), ("2.0.0", 0)]
+)
+def test_a_release_with_a_number_that_hides_what_breaks_is_found(number, wrong):
+    lines = f"## Unreleased\n\n### What breaks\n\n## {number}, 2027-01-01\n\n### What breaks\n\n* `x`\n\n## 0.0.1\n"
+
+    assert len([*wrong_numbers(lines)]) == wrong
