@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from leadsman.errors import missing
+
 BLOCK = """
 import sys
 from importlib.machinery import PathFinder
@@ -181,6 +183,17 @@ def test_the_demo_without_its_extra_says_what_to_type(tmp_path: Path):
     assert done.returncode == 78, done.stderr
     assert 'which is not installed; type: pip install "leadsman[demo]"' in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_in_an_environment_of_pipx_the_command_is_that_of_pipx(tmp_path: Path, monkeypatch):
+    environment = tmp_path / "gas2mqtt"
+    environment.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    assert '; type: pip install "leadsman[http]"' in str(missing("HTTP endpoints", "uvicorn", "http"))
+
+    (environment / "pipx_metadata.json").touch()
+
+    assert '; type: pipx runpip gas2mqtt install "leadsman[http]"' in str(missing("HTTP endpoints", "uvicorn", "http"))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ sense.
 | `LeaseError`         | the engine or its settings | see its classes      |
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 
@@ -110,8 +112,15 @@ def missing(what: str, library: str, extra: str, error: ImportError | None = Non
     leaves leadsman as it is, wherever it was installed from: pip fetches nothing that is installed."""
     there = error is not None and not isinstance(error, ModuleNotFoundError)
     why = f"cannot be loaded ({error})" if there else "is not installed"
-    command = f'pip install "leadsman[{extra}]"'
+    command = f'{_installer()} "leadsman[{extra}]"'
     return NotInstalled(f"{what} need {library}, which {why}; type: {command} (leadsman itself stays as it is)")
+
+
+def _installer() -> str:
+    """What installs into this environment. One of pipx, which knows it by its name, is not where `pip` installs."""
+    environment = Path(sys.prefix)
+    of_pipx = (environment / "pipx_metadata.json").exists()
+    return f"pipx runpip {environment.name} install" if of_pipx else "pip install"
 
 
 def check_found(what: str, library: str, extra: str, *modules: str) -> None:
