@@ -16,7 +16,7 @@ WORDS = st.sampled_from(["a", "b", "c"])
 LEAVES = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from([0.5, 1.0]) | WORDS
 DOCUMENTS = st.recursive(LEAVES, lambda each: st.lists(each, max_size=2) | st.dictionaries(WORDS, each, max_size=2))
 PAYLOADS = DOCUMENTS.map(lambda each: json.dumps(each).encode()) | st.sampled_from([b"", b"on", b"\xff"])
-TOPICS = st.sampled_from(["h/a/state", "h/b/state", "homeassistant/device/h/a/config"])
+TOPICS = st.sampled_from(["h/a/state", "h/b/state", "h/b/error", "homeassistant/device/h/a/config"])
 MESSAGES = st.lists(st.builds(PublishedMessage, TOPICS, PAYLOADS, st.booleans()), max_size=6)
 SETTINGS = st.dictionaries(WORDS, WORDS, max_size=2)
 PICTURES = st.builds(lambda messages, settings: found(messages, settings, ()), MESSAGES, SETTINGS)

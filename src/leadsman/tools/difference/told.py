@@ -14,6 +14,8 @@ GROUPS = ("settings", "topics", "payload fields", "entities of Home Assistant")
 SIGNS = {"appears": "+", "disappears": "-", "type": "~", "value": "~"}
 MAX_CHARS = 60
 """Characters of a value."""
+ERROR = ("type", "message")
+"""The fields of a device's error that say what it is."""
 LATER = "(a later value)"
 """In place of a value that is not among the first."""
 
@@ -21,6 +23,10 @@ LATER = "(a later value)"
 def lines_of(before: Picture, after: Picture, found: Sequence[Change]) -> Iterator[str]:
     """The lines of a comparison: what changes, and what to do."""
     yield f"{after['app']}, {human(after['length'])}: + appears, - disappears, ~ changes"
+    if failing := [*_newly_failing(after, found)]:
+        yield ""
+        yield "fails now:"
+        yield from (f"  {each}" for each in failing[:MAX_LINES])
     for group in GROUPS:
         of_group = [each for each in found if group_of(each) == group]
         if of_group:
@@ -42,6 +48,17 @@ def _conclusion(found: Sequence[Change]) -> str:
         f"{count_noun(len(found), 'change', 'changes')}. Look at what reads these topics; if all of it is "
         "meant, install it, else keep what runs."
     )
+
+
+def _newly_failing(after: Picture, found: Iterable[Change]) -> Iterator[str]:
+    """Which devices fail only after, each with its first error: what the other changes come from."""
+    for change in found:
+        match change:
+            case Change(path=("topics", str(topic)), how="appears") if topic.endswith("/error"):
+                fields = after["found"]["fields"]["topics"]["fields"][topic]["fields"]["payload"]["fields"]
+                first = [fields[name]["values"][:1] for name in ERROR if name in fields]
+                said = [" ".join(str(each).replace(r"\n", " ").split()) for values in first for each in values]
+                yield ": ".join((topic.removesuffix("/error"), *said))
 
 
 def group_of(change: Change) -> str:

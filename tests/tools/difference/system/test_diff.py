@@ -115,6 +115,11 @@ def test_chance_beside_a_change_is_counted(run):
         ("co2=400", "co2=401", ["~ house/air/state co2: 400 → 401"]),
         ("chance: float", "chance: str", ["~ house/air/state chance: number → text"]),
         ('"°C"', '"K"', ['~ house/air temperature unit_of_meas: "°C" → "K"']),
+        (
+            "co2=400",
+            "co2='x'",
+            ["fails now:", "  house/air: ValidationError: 1 validation error for Air co2 Input should be"],
+        ),
         ("offset: float = 0.0", "offset: float = 0.0\n    height: int = 3", ["+ height"]),
         ("10m", "5m", ["~ house/air/state messages: 7 → 13"]),
         ('version="1.0.0"', 'version="1.0.1"', None),
