@@ -296,6 +296,18 @@ async def read() -> dict[str, float]:
 """
 
 
+def test_an_error_comes_last_where_output_and_errors_go_to_one_place(here):
+    here.write("small.py", APP)
+    command = [*LEADSMAN, "check", "small:app"]
+
+    done = subprocess.run(
+        command, cwd=here.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+    )
+
+    assert len(done.stdout.splitlines()) > 3
+    assert "does nothing" in done.stdout.splitlines()[-1]
+
+
 def test_an_app_whose_settings_name_no_device_says_which_setting_is_empty(here):
     here.write("waves.py", LISTED)
 

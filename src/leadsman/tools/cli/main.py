@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from leadsman._version import __version__
 from leadsman.core.loop.output import tell
@@ -59,6 +60,8 @@ def guarded(run: Callable[[], int | None], program: str) -> int:
         return code or 0
     except LeadsmanError as error:
         lines = without_secret_lines(str(error)).splitlines()
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()  # the error comes last where both go to one place
         tell("".join(escape(f"{program}: {line}") + "\n" for line in lines))
         if isinstance(error, UsageError):
             return USAGE
