@@ -237,7 +237,8 @@ def _device_error(error: Exception, what: str) -> DeviceError:
             return _dbus_error(error, text)
         case FileNotFoundError() | ConnectionRefusedError():
             return DeviceUnavailable(
-                f"{what}: D-Bus is missing; is bluetoothd running? In a container, mount /run/dbus"
+                f"{what}: D-Bus is missing; is bluetoothd running? Type: apt-get install bluez; in a container, "
+                "mount /run/dbus"
             )
         case errors.BleakError() if str(error).startswith("adapter "):
             return DeviceUnavailable(f"{text}; type: bluetoothctl list")

@@ -112,7 +112,8 @@ def check_circuit(execution: Execution[Reading | None], now: float) -> None:
         raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
     if execution.snapshot().circuit not in UNBLOCKED or not execution.admit():
         raise PollRefused(
-            "the circuit is open: the device failed several polls in a row, and is only probed on schedule"
+            "the circuit is open: the device failed several polls in a row, and is only probed on schedule; to poll it "
+            "at once, close the circuit"
         )
 
 

@@ -536,7 +536,7 @@ def home_assistant(facts: Facts) -> Iterator[CheckResult]:
     elif broker.birth is not None:
         yield ok(f"homeassistant/status is {clean(broker.birth)!r}")
     elif broker.kept is not None:
-        yield unknown("no birth message is kept at homeassistant/status; Home Assistant keeps none by default")
+        yield unknown("whether it runs: it keeps no birth message at homeassistant/status, which is its default")
 
 
 def allow_reading(facts: Facts) -> str:
@@ -639,7 +639,7 @@ def _bluetooth(radio: BluetoothFacts) -> CheckResult:
     if radio.blocked == "soft":
         return fail("the radio is blocked", "rfkill unblock bluetooth")
     if radio.fault is not None:
-        return fail(radio.fault, "systemctl start bluetooth; in a container, mount /run/dbus")
+        return fail(radio.fault, "apt-get install bluez; systemctl start bluetooth; in a container, mount /run/dbus")
     if not radio.adapters:
         return fail("BlueZ has no adapter", "plug one in; bluetoothctl list shows the adapters that BlueZ knows")
     wanted = radio.wanted or min(radio.adapters)
