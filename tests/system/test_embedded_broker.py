@@ -86,5 +86,10 @@ def test_a_broker_that_cannot_start_is_a_named_error():
 def test_without_amqtt_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "amqtt", None)
 
-    with pytest.raises(LeadsmanError, match=r"install leadsman\[demo\]"), embedded_broker():
+    with (
+        pytest.raises(
+            LeadsmanError, match=r'type: pip install "leadsman\[demo\]" .*; or type: apt-get install mosquitto'
+        ),
+        embedded_broker(),
+    ):
         pass

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from leadsman.errors import LeadsmanError
+from leadsman.errors import LeadsmanError, missing
 from leadsman.testing.mosquitto import free_port
 
 START_TIMEOUT = 60.0
@@ -35,7 +35,7 @@ def embedded_broker(
         LeadsmanError: amqtt is not installed, or did not start.
     """
     if find_spec("amqtt") is None:
-        raise LeadsmanError("the embedded broker needs amqtt; install leadsman[demo], or install mosquitto")
+        raise LeadsmanError(f"{missing('brokers in Python', 'amqtt', 'demo')}; or type: apt-get install mosquitto")
     port = port or free_port()
     # -P: the folder of the program is no place to import from. -W: amqtt's warnings concern nobody here.
     command = [sys.executable, "-P", "-W", "ignore", str(_PROGRAM), str(port), json.dumps(plugins or {})]
