@@ -200,7 +200,7 @@ def test_check_names_what_is_wrong_in_one_line(here, code, target, exit_code, to
 
     assert result.returncode == exit_code, result.stderr
     assert told in (result.stderr if exit_code else result.stdout)
-    assert "Traceback" not in result.stderr
+    assert "Traceback (most" not in result.stderr
     assert exit_code == 0 or len(result.stderr.splitlines()) == 1
 
 
@@ -259,7 +259,7 @@ def test_an_extra_that_is_not_installed_ends_check_and_start_with_what_to_type(
         assert (
             len(told) == 1
         )  # beside lines of the log: an import that takes a second blocks the loop of a busy machine
-        assert "Traceback" not in result.stderr
+        assert "Traceback (most" not in result.stderr
 
 
 def test_a_port_behind_a_gateway_and_a_twin_need_no_extra(here):
@@ -333,7 +333,7 @@ def test_wrong_flags_are_named(here, arguments, told):
 
         assert result.returncode == 78
         assert told in result.stderr
-        assert "Traceback" not in result.stderr
+        assert "Traceback (most" not in result.stderr
 
 
 def test_check_names_a_file_of_the_broker_that_is_missing(here):
@@ -467,7 +467,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(here, house):
     )
 
     assert result.stdout == "{\n"
-    assert "Traceback" not in result.stderr
+    assert "Traceback (most" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_a_health_file_that_makes_no_sense_is_not_well(here, content):
     result = here("health", "health.json")
 
     assert result.returncode == 1
-    assert "Traceback" not in result.stderr
+    assert "Traceback (most" not in result.stderr
 
 
 def test_an_old_health_file_is_not_well(here):

@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -138,6 +139,6 @@ def test_an_app_is_installed_by_pipx_and_says_what_to_type_for_what_it_lacks(mac
     assert machine.run(app, "--version") == f"airthings2mqtt {__version__}\n"
     assert "first reading" in machine.first_reading(app, "--demo")
     refused = machine.run(app, "--http", "127.0.0.1:0", code=78)
-    (extra,) = re.findall(r'type: pip install "([^"]*)"', refused)
-    machine.run(*pipx, "runpip", "airthings2mqtt", "install", extra)
+    (typed,) = re.findall(r"type: (pipx .*?) \(", refused)
+    machine.run(sys.executable, "-m", *shlex.split(typed))
     assert "first reading" in machine.first_reading(app, "--demo", "--http", "127.0.0.1:0")

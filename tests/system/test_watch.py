@@ -65,7 +65,7 @@ def test_it_shows_the_devices_explains_one_outlives_the_broker_and_leaves_the_te
     assert screen.ended() == 0
     assert screen.text.endswith("\x1b[?25h\x1b[?1049l")
     assert termios.tcgetattr(screen.follower) == screen.before
-    assert "Traceback" not in screen.text
+    assert "Traceback (most" not in screen.text
 
 
 @pytest.mark.parametrize("leave", [lambda it: it.press("\x03"), lambda it: it.process.send_signal(signal.SIGTERM)])
@@ -77,7 +77,7 @@ def test_without_a_broker_it_says_so_and_ctrl_c_or_sigterm_end_it_cleanly(termin
 
     assert screen.ended() == 0
     assert termios.tcgetattr(screen.follower) == screen.before
-    assert "Traceback" not in screen.text
+    assert "Traceback (most" not in screen.text
 
 
 def test_it_is_printed_once_for_people_and_programs(house):

@@ -147,7 +147,7 @@ class Stand:
     def __exit__(self, *exc_info: object) -> None:
         for job in self.jobs:
             job.kill()
-            if "Traceback" in job.log:
+            if "Traceback (most" in job.log:
                 self.fault(f"a traceback in {job.log_path.name}: {job.log[job.log.index('Traceback') :][:2000]}")
         if self._ear is not None:
             self._ear.close()

@@ -167,7 +167,7 @@ def test_a_frozen_node_publishes_nothing_when_it_goes_on_and_the_devices_stay_av
         assert listener.on("sys/meter/availability")[-1].payload == b"online"
         assert len(polls(active)) == frozen
         assert active.log.count(ACTIVE) == standby.log.count(ACTIVE) == 1, "no ping-pong"
-        assert "Traceback" not in active.log
+        assert "Traceback (most" not in active.log
 
 
 def test_a_node_that_is_cut_off_stops_polling_and_stands_by_when_it_is_back(

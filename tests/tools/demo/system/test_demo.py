@@ -56,7 +56,7 @@ def test_without_a_terminal_it_prints_lines_and_ends_by_itself():
     assert "leadsman gaps --mqtt mqtt://127.0.0.1:" in result.stdout
     assert "leadsman doctor --prefix leadsman-demo --mqtt mqtt://127.0.0.1:" in result.stdout
     assert "\x1b" not in result.stdout
-    assert "Traceback" not in result.stderr
+    assert "Traceback (most" not in result.stderr
     assert re.fullmatch(r"Nothing was broken: 0 readings lost, \d+ received\.", result.stdout.splitlines()[-1])
 
 
@@ -143,7 +143,7 @@ def test_three_nodes_of_the_demo_take_over_from_one_that_is_killed_and_give_it_i
     result = run("demo", "--cluster")
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
+    assert "Traceback (most" not in result.stderr
     assert "\x1b" not in result.stdout
     killed, back, ended = result.stdout.splitlines()[-3:]
     assert re.match(r"pi-2 was killed: \d+ devices moved, longest gap \d", killed)
@@ -204,7 +204,7 @@ def test_on_a_terminal_it_draws_the_board_of_watch_until_it_is_left_and_the_last
     assert process.wait(60) == 0
     screen, left, account = drawn.partition("\x1b[?1049l")  # the alternate screen is left
     assert left
-    assert "Traceback" not in drawn
+    assert "Traceback (most" not in drawn
     assert re.search(r"Nothing was broken: 0 readings lost, \d+ received\.", account)
     assert max(len(line) for frame in frames(screen) for line in frame) <= 80
     assert max(map(len, frames(screen))) <= 24
@@ -296,7 +296,7 @@ def test_a_wrong_command_line_is_answered_with_what_to_write(arguments, hint):
 
     assert result.returncode in (1, 2, 78)
     assert hint in result.stderr
-    assert "Traceback" not in result.stderr
+    assert "Traceback (most" not in result.stderr
 
 
 def test_help_teaches():
