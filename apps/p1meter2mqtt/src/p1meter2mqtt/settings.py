@@ -1,8 +1,8 @@
 """What a user may set, in ``leadsman.toml`` or as ``P1METER2MQTT_…``."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 
 class Settings(BaseModel):
@@ -10,7 +10,7 @@ class Settings(BaseModel):
     """Preferably one of /dev/serial/by-id; or socket://host:port."""
     baudrate: int = 115200
     """9600 with DSMR 2 and 3."""
-    bytesize: Annotated[int, Field(ge=7, le=8)] = 8
+    bytesize: Literal[7, 8] = 8
     """7 with DSMR 2 and 3."""
     parity: Literal["N", "E"] = "N"
     """E with DSMR 2 and 3."""
