@@ -59,13 +59,18 @@ class Change(NamedTuple):
     @property
     def breaks(self) -> bool:
         """Whether something that works with the contract needs a change."""
-        return self.after is None or (self.before is None and REQUIRED in self.after.split(", "))
+        return self.after is None or (_is_required(self.after) and not _is_required(self.before))
 
     def __str__(self) -> str:
         name = PARTS.join(self.name)
         if self.before is None:
             return f"+ {name} = {self.after}"
         return f"- {name} = {self.before}" if self.after is None else f"~ {name} = {self.before} → {self.after}"
+
+
+def _is_required(fact: str | None) -> bool:
+    """Whether a user must give it."""
+    return fact is not None and REQUIRED in fact.split(", ")
 
 
 def differences(before: Facts, after: Facts) -> Iterator[Change]:

@@ -85,6 +85,14 @@ def test_the_line_says_what_changes_and_what_to_write(contract):
     ]
 
 
+def test_what_must_be_given_from_now_on_breaks(contract):
+    before, after = {("port",): "string, default 1"}, {("port",): "string, required"}
+
+    assert [*contract.unnamed({"a": before}, {"a": after}, changes("`port`"))] != []
+    assert [*contract.unnamed({"a": before}, {"a": after}, changes("`port`", heading="What breaks"))] == []
+    assert [*contract.unnamed({"a": after}, {"a": before}, changes("`port`"))] == []
+
+
 def test_of_what_appears_or_disappears_whole_only_the_whole_is_named(contract):
     whole = {("App",): "class", ("App", "run"): "function", ("App", "run", "(where)"): "required"}
 
@@ -121,7 +129,12 @@ def wrong_warnings(source):
     Python shows a `FutureWarning` once for each place, and a `DeprecationWarning` to nobody who runs an app.
     """
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("deprecated", "warnings.warn"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "deprecated",
+            "typing_extensions.deprecated",
+            "warnings.deprecated",
+            "warnings.warn",
+        ):
             text = "".join(each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant))
             if "FutureWarning" not in ast.unparse(node) or not PATTERN.search(text):
                 yield text
