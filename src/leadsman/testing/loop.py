@@ -23,6 +23,8 @@ START = 1_767_225_600.0
 _STEP = 0.02
 _AT_WORK = 0.01
 """Share of the CPU above which a thread computes; one that waits in a loop of short sleeps uses less."""
+_MAX_WAITS = 12
+"""How often `patience` is waited for calls that compute, at most: others may compute while these hang."""
 
 
 P = ParamSpec("P")
@@ -146,6 +148,7 @@ class _Waiting:
     """A wait for calls in threads, as long as one of them may still end."""
 
     def __init__(self) -> None:
+        self._left = _MAX_WAITS
         self._begun = self._looked_at = self._in_threads()
         self._since = time.monotonic()
 
@@ -154,11 +157,10 @@ class _Waiting:
         now = time.monotonic()
         if now - self._since <= patience:
             return False
-        computed, self._looked_at = self._in_threads() - self._looked_at, self._in_threads()
-        if computed < _AT_WORK * (now - self._since) or self._looked_at - self._begun > 0.8 * patience:
-            return True
-        self._since = now
-        return False
+        before, self._looked_at = self._looked_at, self._in_threads()
+        computes = self._looked_at - before >= _AT_WORK * (now - self._since)
+        self._since, self._left = now, self._left - 1
+        return not computes or not self._left or self._looked_at - self._begun > 0.8 * patience
 
     @staticmethod
     def _in_threads() -> float:
