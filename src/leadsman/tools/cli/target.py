@@ -131,12 +131,15 @@ def _import(name: str) -> ModuleType:
     return module
 
 
+_NULL_BYTES = "source code string cannot contain null bytes"
+
+
 def _wrong_file(error: BaseException) -> SyntaxError | None:
     """The error about a file that is not Python; None for another error. Before Python 3.11.4 that of a zero byte is a
     ValueError."""
     if isinstance(error, SyntaxError):
         return error
-    return SyntaxError(str(error)) if isinstance(error, ValueError) and "null bytes" in str(error) else None
+    return SyntaxError(str(error)) if isinstance(error, ValueError) and str(error) == _NULL_BYTES else None
 
 
 def _missing(name: str) -> str:
