@@ -23,22 +23,23 @@ LATER = "(a later value)"
 def lines_of(before: Picture, after: Picture, found: Sequence[Change]) -> Iterator[str]:
     """The lines of a comparison: what changes, and what to do."""
     yield f"{after['app']}, {human(after['length'])}: + appears, - disappears, ~ changes"
-    if failing := [*_newly_failing(after, found)]:
-        yield ""
-        yield "fails now:"
-        yield from (f"  {each}" for each in failing[:MAX_LINES])
+    yield from _listed("fails now", [*_newly_failing(after, found)])
     for group in GROUPS:
-        of_group = [each for each in found if group_of(each) == group]
-        if of_group:
-            yield ""
-            yield f"{group}:"
-            yield from (f"  {line_of(each)}" for each in of_group[:MAX_LINES])
-        if len(of_group) > MAX_LINES:
-            yield f"  and {len(of_group) - MAX_LINES} more, which --json prints"
+        yield from _listed(group, [line_of(each) for each in found if group_of(each) == group])
     yield ""
     yield _conclusion(found)
     if count := max(unsteady(before["found"]), unsteady(after["found"])):
         yield f"{count_noun(count, 'value differs', 'values differ')} from run to run, and cannot be compared."
+
+
+def _listed(heading: str, lines: Sequence[str]) -> Iterator[str]:
+    """The first lines below their heading; nothing if there are none."""
+    if lines:
+        yield ""
+        yield f"{heading}:"
+        yield from (f"  {each}" for each in lines[:MAX_LINES])
+    if len(lines) > MAX_LINES:
+        yield f"  and {len(lines) - MAX_LINES} more, which --json prints"
 
 
 def _conclusion(found: Sequence[Change]) -> str:
