@@ -8,9 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from leadsman.core.settings.sources import variable
@@ -23,10 +23,14 @@ PAUSE = 5.0
 """Seconds."""
 
 
-def keyed(value: Any) -> Any:
-    """A list of sections that have a name each, as leadsman has them: by their names."""
+def keyed(option: str, value: Any) -> Any:
+    """A list of sections that have a name each, as leadsman has them: by their names. Raises `SystemExit`, if two have
+    the same one."""
     if not isinstance(value, list):
         return value
+    names = [each["name"] for each in value]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SystemExit(f"{option}: several entries are called {', '.join(twice)}; give each a name of its own")
     return {each["name"]: {key: one for key, one in each.items() if key != "name"} for each in value}
 
 
@@ -36,11 +40,12 @@ def variables(app: str, options: Mapping[str, Any]) -> Iterator[tuple[str, str]]
         if key == "mqtt":
             yield from ((variable(None, (key, each)), text) for each, text in value.items() if text)
         elif value not in (None, "", [], {}):
-            yield variable(app, (key,)), value if isinstance(value, str) else json.dumps(keyed(value))
+            yield variable(app, (key,)), value if isinstance(value, str) else json.dumps(keyed(key, value))
 
 
 def broker(token: str) -> dict[str, str]:
-    """The variables with the broker of Home Assistant. Raises `OSError`, if there is none."""
+    """The variables with the broker of Home Assistant. Raises `OSError`, if there is none; another error, if the answer
+    is none."""
     with urlopen(Request(SERVICE, headers={"Authorization": f"Bearer {token}"}), timeout=10) as answer:
         service = json.load(answer)["data"]
     url = f"{'mqtts' if service.get('ssl') else 'mqtt'}://{service['host']}:{service['port']}"
@@ -53,8 +58,8 @@ def found_broker(token: str) -> dict[str, str]:
     for _ in range(TRIES):
         try:
             return broker(token)
-        except URLError as error:
-            sys.stderr.write(f"Home Assistant names no broker yet: {error}\n")
+        except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError) as error:
+            sys.stderr.write(f"Home Assistant names no broker yet: {error!r}\n")
             time.sleep(PAUSE)
     raise SystemExit(
         "there is no broker; install the add-on Mosquitto broker, or write the url of another one into mqtt"

@@ -264,7 +264,7 @@ def supervisor(monkeypatch):
             status, document = answers.pop(0) if len(answers) > 1 else answers[0]
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
+            self.wfile.write(document if isinstance(document, bytes) else json.dumps(document).encode())
 
         def log_message(self, *_):
             pass
@@ -344,6 +344,22 @@ def test_an_addon_that_finds_no_broker_ends_and_says_what_to_do(supervisor, caps
         START.found_broker("t0ken")
 
     assert len(supervisor[1]) == START.TRIES
-    assert "Home Assistant names no broker yet: HTTP Error 400" in capsys.readouterr().err
+    assert "Home Assistant names no broker yet: <HTTPError 400" in capsys.readouterr().err
     with pytest.raises(URLError):
         START.broker("t0ken")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("garbage", [b"", b"\xff", [], {"data": None}, {"data": {"host": "a.lan"}}], ids=repr)
+def test_an_answer_of_the_supervisor_that_is_none_is_told_and_it_is_asked_again(supervisor, capsys, garbage):
+    supervisor[0].extend([(200, garbage), (200, {"data": SERVICE})])
+
+    assert START.found_broker("t0ken")["MQTT__URL"] == "mqtt://core-mosquitto:1883"
+    assert "Home Assistant names no broker yet: " in capsys.readouterr().err
+
+
+def test_two_entries_of_an_option_with_one_name_are_told_and_none_is_lost_without_a_word():
+    sensors = [{"name": "attic", "address": "a"}, {"name": "attic", "address": "b"}]
+
+    with pytest.raises(SystemExit, match="sensors: several entries are called attic; give each a name of its own"):
+        dict(START.variables("bluetooth2mqtt", {"sensors": sensors}))
