@@ -5,6 +5,8 @@ import ast
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -179,6 +181,28 @@ def test_a_file_of_a_newer_version_is_left_as_it_is_and_a_sentence_says_so(name,
     )
     assert [each.read_bytes() for each in files] == before
     assert not [each.name for each in path.parent.iterdir() if ".bad-" in each.name or ".strange" in each.name]
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.renumber is renumber_database])
+def test_a_database_of_a_newer_version_that_was_killed_has_all_its_rows_afterwards(name, tmp_path):
+    path = KINDS[name].write(tmp_path)
+    killed = """
+import os, sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("PRAGMA wal_autocheckpoint = 0")
+database.execute("PRAGMA user_version = 99")
+database.execute("CREATE TABLE future (n INTEGER)")
+database.execute("INSERT INTO future VALUES (42)")
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", killed, str(path)], check=True)
+    assert path.with_name(f"{name}-wal").stat().st_size
+
+    run(path.parent)
+
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT n FROM future").fetchall() == [(42,)]
+        assert database.execute("PRAGMA user_version").fetchone() == (99,)
 
 
 def test_the_app_goes_on_where_it_was_when_the_newer_version_is_there_again(tmp_path):
